@@ -1,0 +1,146 @@
+"""Cause rules as data: what may be a root, what comes before it, what follows, and what to do.
+
+The files are `pipeline/causes/*.toml`; this module holds their shape and the matching of one pattern.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct, field
+
+from pipeline.core.episodes import Coalescing, Episode
+from schemas.records import Entity
+from schemas.vocabulary import ActionKind, IncidentSeverity, Interruption
+
+Scope = Literal["gpu", "rank", "peer", "node", "nic", "job"]
+
+
+class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event name and, where given, the values its attributes must have."""
+
+    event: str
+    where: dict[str, list[str]] = {}
+
+    def matches(self, episode: Episode) -> bool:
+        """Whether the episode is of this kind."""
+        return episode.name == self.event and all(
+            episode.attributes.get(name, "") in values for name, values in self.where.items()
+        )
+
+
+class Link(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that comes before or after the root, how it is related, and within which time.
+
+    `after` names the events it hangs on where they are on the chain; else it hangs on the root.
+    """
+
+    event: str
+    scope: Scope
+    why: str
+    max_lag_s: float
+    where: dict[str, list[str]] = {}
+    after: list[str] = []
+
+    def matches(self, episode: Episode) -> bool:
+        """Whether the episode is of this kind."""
+        return Pattern(event=self.event, where=self.where).matches(episode)
+
+
+class ActionText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do; `target` and `why` are templates over the culprit's identifiers."""
+
+    kind: ActionKind
+    target: str
+    why: str
+    reference: str = ""
+
+
+class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A story inside a rule file: lines by node and source, and the class they must lead to ("" = anything else)."""
+
+    name: str
+    lines: list[dict[str, str]]
+    concludes: str
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One cause. `root` patterns stand in order of preference: the first that is there is the root."""
+
+    id: str
+    chain: str
+    status: Literal["stable", "experimental"]
+    title: str
+    class_: str = field(name="class")
+    scope: Scope
+    strength: float
+    confidence: float
+    explanation: str
+    references: list[str]
+    root: list[Pattern]
+    action: ActionText
+    severity: IncidentSeverity = "error"
+    interruption: Interruption = "soft"
+    needs_effect: bool = False
+    before: list[Link] = []
+    then: list[Link] = []
+    groups: list[str] = []
+    not_network_because: str | None = None
+    story: list[Case] = []
+
+
+class RuleSet(Struct, frozen=True, kw_only=True):
+    """All rules, with the groups of effects they share and the coalescing of events."""
+
+    rules: list[Rule]
+    groups: Mapping[str, list[Link]]
+    coalescing: Mapping[str, Coalescing]
+    digest: str
+
+    def effects(self, rule: Rule) -> list[Link]:
+        """What may follow the root of a rule: its own links first, then its groups'."""
+        return [*rule.then, *(link for group in rule.groups for link in self.groups[group])]
+
+
+def digest_of(texts: Mapping[str, str]) -> str:
+    """12 hex characters over file names and contents."""
+    total = hashlib.sha256()
+    for name in sorted(texts):
+        total.update(name.encode() + b"\0" + texts[name].encode() + b"\0")
+    return total.hexdigest()[:12]
+
+
+def related(scope: Scope, root: Entity, other: Entity) -> bool:
+    """Whether `other` stands in the scope relation to `root`. An identifier that is not known decides nothing."""
+    if scope == "job":
+        return True
+    if scope == "peer":
+        return not related("rank", root, other)
+    if scope == "rank":
+        if root.rank is not None and other.rank is not None:
+            return root.rank == other.rank
+        return _same_node(root, other) and _agree(root.pid, other.pid) and _agree(root.local_rank, other.local_rank) \
+            and _one_known(root, other)
+    if not _same_node(root, other):
+        return False
+    if scope == "gpu":
+        return _equal(root.gpu_uuid, other.gpu_uuid) or _equal(root.pci_bus_id, other.pci_bus_id)
+    if scope == "nic":
+        return _equal(root.nic, other.nic) or (root.nic is None or other.nic is None)
+    return True
+
+
+def _one_known(root: Entity, other: Entity) -> bool:
+    return _equal(root.pid, other.pid) or _equal(root.local_rank, other.local_rank)
+
+
+def _same_node(a: Entity, b: Entity) -> bool:
+    return a.node is not None and a.node == b.node
+
+
+def _equal(a: object, b: object) -> bool:
+    return a is not None and a == b
+
+
+def _agree(a: object, b: object) -> bool:
+    return a is None or b is None or a == b

@@ -1,0 +1,103 @@
+"""Episodes: identical events of one entity, coalesced. Adding events in any order gives the same episodes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from pipeline.core.order import canonical
+from schemas.records import Entity, Event
+
+DEFAULT_WINDOW_S: Final = 60
+
+
+class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one."""
+
+    event: str
+    variant: list[str] = []
+    window_s: int = DEFAULT_WINDOW_S
+    reference: str = ""
+
+
+class Episode(Struct, kw_only=True):
+    """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence."""
+
+    first: Event
+    start_ns: int
+    end_ns: int
+    count: int
+    event_ids: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """Event name."""
+        return self.first.name
+
+    @property
+    def subject(self) -> Entity:
+        """What it happened to."""
+        return self.first.subject
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Attributes of the first line."""
+        return self.first.attributes
+
+
+MAX_IDS: Final = 32
+
+
+class Episodes(Struct, kw_only=True):
+    """All episodes of an investigation; part of its snapshot."""
+
+    by_key: dict[str, list[Episode]] = {}
+
+    def add(self, event: Event, coalescing: Mapping[str, Coalescing]) -> None:
+        """Fold one event in."""
+        how = coalescing.get(event.name)
+        window_ns = (how.window_s if how else DEFAULT_WINDOW_S) * 1_000_000_000
+        at_ns = event.aligned_time_unix_nano if event.aligned_time_unix_nano is not None else -1
+        fresh = Episode(first=event, start_ns=at_ns, end_ns=at_ns, count=event.count, event_ids=[event.event_id])
+        kept = []
+        for episode in self.by_key.get(key := _key(event, how), []):
+            if _near(episode, fresh, window_ns):
+                fresh = _merged(episode, fresh)
+            else:
+                kept.append(episode)
+        self.by_key[key] = [*kept, fresh]
+
+    def sorted(self) -> list[Episode]:
+        """All episodes in canonical order."""
+        return sorted((e for group in self.by_key.values() for e in group), key=lambda e: canonical(e.first))
+
+
+def _key(event: Event, how: Coalescing | None) -> str:
+    variant = [event.attributes.get(name, "") for name in how.variant] if how else []
+    subject = msgspec.structs.astuple(event.subject)
+    return "\x1f".join(str(part) for part in (event.name, *variant, *subject))
+
+
+def _near(a: Episode, b: Episode, window_ns: int) -> bool:
+    if a.start_ns == -1 or b.start_ns == -1:
+        return a.start_ns == b.start_ns
+    return a.start_ns - window_ns <= b.end_ns and b.start_ns - window_ns <= a.end_ns
+
+
+def _merged(a: Episode, b: Episode) -> Episode:
+    return Episode(
+        first=min(a.first, b.first, key=canonical),
+        start_ns=min(a.start_ns, b.start_ns),
+        end_ns=max(a.end_ns, b.end_ns),
+        count=a.count + b.count,
+        event_ids=sorted({*a.event_ids, *b.event_ids})[:MAX_IDS],
+    )
+
+
+def of_events(events: Iterable[Event], coalescing: Mapping[str, Coalescing]) -> list[Episode]:
+    """Episodes of a set of events, in canonical order."""
+    episodes = Episodes()
+    for event in events:
+        episodes.add(event, coalescing)
+    return episodes.sorted()

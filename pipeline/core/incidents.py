@@ -1,0 +1,321 @@
+"""A conclusion, written as the incident that people read: times, chain, edges, action, coverage."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from pipeline.core.causes import Rule, RuleSet
+from pipeline.core.episodes import Episode
+from pipeline.core.order import canonical, lag_ns
+from pipeline.core.verdict import WAITERS, Conclusion, Resolved, Step
+from schemas.records import (
+    Action,
+    Alternative,
+    BlastRadius,
+    ChainStep,
+    Coverage,
+    Culprit,
+    Edge,
+    Engine,
+    Entity,
+    Event,
+    Evidence,
+    Gap,
+    Incident,
+    Job,
+    Recovery,
+    Suppressed,
+)
+from schemas.vocabulary import Run, VerdictState
+
+MAX_STEPS: Final = 30
+MAX_RANKS_NAMED: Final = 64
+_KEEP_FIRST: Final = {"root": 0, "cascade": 1, "symptom": 2, "context": 3}
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """What all incidents of an investigation share."""
+
+    version: str
+    rules: RuleSet
+    run: Run
+    run_id: str
+    cluster: str
+    job: Job | None
+    nodes: list[str]
+    verdict: VerdictState
+    episodes: list[Episode]
+    known_ranks: list[int]
+    world_size: int | None
+    coverage: dict[str, Coverage]
+    gaps: list[Gap]
+
+
+def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
+    """The incident of one conclusion."""
+    rule = conclusion.rule
+    groups = _folded(conclusion)
+    root = conclusion.root.episode.first
+    culprits = [_culprit(entity, conclusion.confidence) for entity in conclusion.culprits]
+    stall_ns = _stall_start(conclusion)
+    timed = [s.item.episode for s in conclusion.steps if s.item.episode.first.quality != "none"]
+    last = max(timed, key=lambda e: e.end_ns, default=None)
+    return Incident(
+        incident_id=incident_id,
+        engine=Engine(version=frame.version, rules_digest=frame.rules.digest),
+        run=frame.run,
+        run_id=frame.run_id,
+        synthetic=frame.run == "drill",
+        cluster=frame.cluster,
+        class_=conclusion.class_,
+        verdict=frame.verdict,
+        severity=rule.severity if rule else "error",
+        jobs=[frame.job] if frame.job else [],
+        started_at=_at(root),
+        started_error_ns=_error(root),
+        ended_at=rfc3339(last.end_ns) if last else None,
+        ended_error_ns=_error(last.first) if last else None,
+        stall_started_at=rfc3339(stall_ns[0]) if stall_ns else None,
+        stall_started_error_ns=stall_ns[1] if stall_ns else None,
+        labels=list(dict.fromkeys(s.item.episode.first.label for s in conclusion.steps if s.item.episode.first.label)),
+        xid=_xid(conclusion),
+        culprits=culprits,
+        why_unknown=conclusion.why_unknown,
+        confidence=round(conclusion.confidence, 3),
+        alternatives=[_alternative(other, conclusion) for other in conclusion.alternatives],
+        interruption=rule.interruption if rule else "hang",
+        chain=[_chain_step(number, group, conclusion) for number, group in enumerate(groups, 1)],
+        edges=_edges(groups, conclusion),
+        blast_radius=_blast_radius(conclusion, frame),
+        suppressed=_suppressed(groups, conclusion),
+        explanation=_explanation(conclusion, frame),
+        action=_action(rule, culprits),
+        recovery=_recovery(frame.episodes, root),
+        coverage=frame.coverage,
+        not_network_because=_filled(rule.not_network_because, culprits) if rule and rule.not_network_because else None,
+        gaps=frame.gaps,
+    )
+
+
+def rfc3339(unix_ns: int | None) -> str | None:
+    """RFC 3339 in UTC with microseconds, or None."""
+    if unix_ns is None:
+        return None
+    seconds, rest = divmod(unix_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
+
+
+def _at(event: Event) -> str | None:
+    """The time of an event, where it is known better than "after the last stamp of its file"."""
+    return rfc3339(event.aligned_time_unix_nano) if event.quality != "none" else None
+
+
+def _error(event: Event) -> int | None:
+    """Half the width of the bounds in ns, where there are bounds on both sides."""
+    if event.aligned_time_unix_nano is None or event.quality == "none":
+        return None
+    return (event.hi_unix_nano - event.lo_unix_nano) // 2
+
+
+# --- chain --------------------------------------------------------------------------------------------------------
+
+
+def _folded(conclusion: Conclusion) -> list[list[int]]:
+    """Steps of the chain as groups of indices: what many ranks print alike is one step. At most 30, roots first kept."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, step in enumerate(conclusion.steps):
+        episode = step.item.episode
+        alike = (step.role, episode.name, episode.attributes.get("xid", ""), episode.attributes.get("exitcode", ""))
+        name = alike if step.role == "symptom" else (*alike, str(index))
+        groups.setdefault(name, []).append(index)
+    ordered = sorted(groups.values(), key=lambda group: _KEEP_FIRST[conclusion.steps[group[0]].role])[:MAX_STEPS]
+    return sorted(ordered, key=lambda group: (_depth(group[0], conclusion), _when(group[0], conclusion)))
+
+
+def _depth(index: int, conclusion: Conclusion) -> int:
+    return 0 if conclusion.steps[index].role in ("root", "cascade") else 1
+
+
+def _when(index: int, conclusion: Conclusion) -> tuple[int, tuple[int, int, str, str, int]]:
+    step = conclusion.steps[index]
+    return (0 if step.role == "root" else 1, canonical(step.item.episode.first))
+
+
+def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainStep:
+    first = min((conclusion.steps[i] for i in group), key=lambda s: canonical(s.item.episode.first))
+    event = first.item.episode.first
+    ranks = sorted({r for i in group if (r := conclusion.steps[i].item.subject.rank) is not None})
+    lag = lag_ns(conclusion.root.episode.first, event)
+    return ChainStep(
+        step=number,
+        event=event.name,
+        label=event.label,
+        role=first.role,
+        where=_where(first.item.subject, ranks),
+        when=_at(event),
+        error_ns=_error(event),
+        lag_ns=sum(lag) // 2 if lag and event.quality != "none" else None,
+        evidence=Evidence(
+            source=event.source, text=event.body, line_no=event.line_no,
+            offset=None if event.line_no is not None else event.offset,
+        ),
+        count=sum(conclusion.steps[i].item.episode.count for i in group),
+        ranks=ranks[:MAX_RANKS_NAMED] if len(group) > 1 else [],
+    )  # fmt: skip
+
+
+def _edges(groups: list[list[int]], conclusion: Conclusion) -> list[Edge]:
+    number_of = {index: number for number, group in enumerate(groups, 1) for index in group}
+    edges = []
+    for number, group in enumerate(groups, 1):
+        step = conclusion.steps[group[0]]
+        parent = number_of.get(step.parent) if step.parent is not None else None
+        if parent is not None and parent != number:
+            edges.append(Edge(from_=parent, to=number, why=step.why, order=_surest(group, conclusion)))
+    return edges
+
+
+def _surest(group: list[int], conclusion: Conclusion) -> "str":
+    return "certain" if all(conclusion.steps[i].order == "certain" for i in group) else "concurrent"
+
+
+def _where(subject: Entity, ranks: list[int]) -> str:
+    """Rank, device and node in words."""
+    if len(ranks) > 1:
+        return f"{len(ranks)} ranks"
+    parts = []
+    if subject.rank is not None:
+        parts.append(f"rank {subject.rank}")
+    if subject.pci_bus_id:
+        parts.append(f"GPU {subject.pci_bus_id}")
+    if subject.nic:
+        parts.append(subject.nic)
+    if subject.node:
+        parts.append(f"on {subject.node}")
+    return " ".join(parts) or "job"
+
+
+def _suppressed(groups: list[list[int]], conclusion: Conclusion) -> Suppressed:
+    counts: Counter[str] = Counter()
+    shown = {i for group in groups for i in group}
+    for group in groups:
+        total = sum(conclusion.steps[i].item.episode.count for i in group)
+        counts[conclusion.steps[group[0]].item.episode.name] += total - 1
+    for index, step in enumerate(conclusion.steps):
+        if index not in shown:
+            counts[step.item.episode.name] += step.item.episode.count
+    by_event = {name: count for name, count in sorted(counts.items()) if count}
+    return Suppressed(count=sum(by_event.values()), by_event=by_event)
+
+
+# --- fields -------------------------------------------------------------------------------------------------------
+
+
+def _culprit(entity: Entity, confidence: float) -> Culprit:
+    return Culprit(**msgspec.structs.asdict(entity), confidence=round(confidence, 3))
+
+
+def _alternative(other: Conclusion, main: Conclusion) -> Alternative:
+    return Alternative(
+        class_=other.class_,
+        culprits=[_culprit(e, other.confidence) for e in other.culprits],
+        confidence=round(other.confidence * 0.3, 3),
+        why_less_likely=f"explains less of what failed than {main.rule.title if main.rule else main.class_}",
+    )
+
+
+def _xid(conclusion: Conclusion) -> int | None:
+    """The Xid that the conclusion rests on: of the root pattern, else the first on the chain's root side."""
+    for step in conclusion.steps:
+        xid = step.item.episode.attributes.get("xid")
+        if xid and step.role in ("root", "cascade") and conclusion.class_.startswith(("hardware/", "software/")):
+            return int(xid)
+    return None
+
+
+def _stall_start(conclusion: Conclusion) -> tuple[int, int] | None:
+    """When the collective began to wait: the line's time minus the duration it states. (ns, error ns)."""
+    starts = []
+    for step in conclusion.steps:
+        event = step.item.episode.first
+        ran_ms = event.attributes.get("ran_for_ms")
+        if event.name == "nccl.watchdog.timeout" and ran_ms and event.aligned_time_unix_nano is not None:
+            error = _error(event)
+            if error is not None:
+                starts.append((event.aligned_time_unix_nano - int(ran_ms) * 1_000_000, error))
+    return min(starts) if starts else None
+
+
+def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:
+    waiting = {s.item.subject.rank for s in conclusion.steps if s.item.episode.name in WAITERS}
+    waiting.discard(None)
+    timed = [s for s in conclusion.steps if s.item.subject.rank is not None and s.role != "context"]
+    first = min(timed, key=lambda s: (canonical(s.item.episode.first)), default=None)
+    return BlastRadius(
+        ranks=frame.world_size or (len(frame.known_ranks) or None),
+        nodes=len(frame.nodes) or None,
+        first_failing_rank=first.item.subject.rank if first else None,
+        silent_ranks=conclusion.silent_ranks,
+        reporting_ranks=len(waiting),
+    )
+
+
+def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
+    if rule is None:
+        return Action(
+            kind="none", why="no cause is known; gather what `why_unknown` names before the node is used again"
+        )
+    return Action(
+        kind=rule.action.kind,
+        target=_filled(rule.action.target, culprits),
+        why=_filled(rule.action.why, culprits),
+        reference=rule.action.reference,
+    )
+
+
+def _explanation(conclusion: Conclusion, frame: Frame) -> str:
+    culprits = [_culprit(e, conclusion.confidence) for e in conclusion.culprits]
+    if conclusion.rule is not None:
+        return _filled(conclusion.rule.explanation, culprits)
+    if conclusion.silent_ranks:
+        names = ", ".join(str(rank) for rank in conclusion.silent_ranks)
+        return f"Rank {names} fell silent while all others waited for it in a collective; nothing says why."
+    return "A collective timed out; no line from before the stall names a cause."
+
+
+class _Identifiers(dict[str, object]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _filled(template: str, culprits: list[Culprit]) -> str:
+    """A rule's sentence with the first culprit's identifiers. `{who}` is the shortest full name of the culprit."""
+    if not culprits:
+        return template.replace("{who}", "an unknown rank").format_map(_Identifiers())
+    known = {k: v for k, v in msgspec.structs.asdict(culprits[0]).items() if v is not None}
+    who = [f"rank {known['rank']}"] if "rank" in known else []
+    if "pci_bus_id" in known:
+        who.append(f"(GPU {known['pci_bus_id']})" if who else f"GPU {known['pci_bus_id']}")
+    if "nic" in known:
+        who.append(f"{known['nic']}")
+    if "node" in known:
+        who.append(f"on {known['node']}")
+    return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process"}))
+
+
+def _recovery(episodes: list[Episode], root: Event) -> Recovery:
+    """The last checkpoint that was finished before the root."""
+    saved = [e.first for e in episodes if e.name == "checkpoint.saved" and canonical(e.first) < canonical(root)]
+    if not saved:
+        return Recovery()
+    last = max(saved, key=canonical)
+    return Recovery(
+        last_checkpoint=last.attributes.get("path"),
+        checkpoint_at=_at(last),
+        resume_from="checkpoint",
+    )
+
+
+__all__ = ["Frame", "Resolved", "Step", "rfc3339", "write"]

@@ -1,0 +1,276 @@
+"""Detect, keyed by job: a fold of episodes, facts and progress into verdicts.
+
+One `Investigation` is one job attempt, or one boot of a node on which no job is known. What it concludes depends on
+the set of events it was given, not on their order; it is published only when its content changes.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from pipeline.core import keys
+from pipeline.core.causes import RuleSet
+from pipeline.core.episodes import Episodes
+from pipeline.core.incidents import Frame, write
+from pipeline.core.outputs import Output
+from pipeline.core.placement import Facts, PlacementMap
+from pipeline.core.verdict import Conclusion, Reported, Resolved, conclude, entity_suffix
+from schemas import topics
+from schemas.records import (
+    DELIVERY_FIELDS,
+    TIME_MAX_NS,
+    Coverage,
+    EventBatch,
+    Gap,
+    Incident,
+    Job,
+    NodeProgress,
+    Verdict,
+)
+from schemas.vocabulary import Run, SourceState, VerdictState
+
+SECOND_NS: Final = 1_000_000_000
+# SIGTERM-to-SIGKILL chains take about a minute; after this much watermark without a further link a verdict settles.
+SETTLE_NS: Final = 45 * SECOND_NS
+# A node that says nothing for this long is left out of the watermark and named.
+SILENT_NS: Final = 60 * SECOND_NS
+# While lines pour in, the verdict is worked out at most this often (broker time).
+RECOMPUTE_NS: Final = SECOND_NS // 2
+MAX_GAPS: Final = 100
+
+
+class NodeSeen(Struct, kw_only=True):
+    """How far one node has been read, and when it last said so (broker time, ns)."""
+
+    through_ns: int = 0
+    ended: bool = False
+    said_ns: int = 0
+    kinds: dict[str, SourceState] = {}
+
+
+class Publication(Struct, kw_only=True):
+    """What was published last under one verdict id."""
+
+    content_hash: str
+    settled: bool = False
+    withdrawn: bool = False
+
+
+class InvestigationState(Struct, kw_only=True):
+    """The whole state of one investigation; goes into a snapshot as it is."""
+
+    key: str
+    cluster: str = ""
+    run: Run = "live"
+    run_id: str = ""
+    job: Job | None = None
+    read: dict[str, int] = field(default_factory=dict)
+    backfilled: list[str] = field(default_factory=list)
+    episodes: Episodes = field(default_factory=Episodes)
+    facts: Facts = field(default_factory=Facts)
+    nodes: dict[str, NodeSeen] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    published: dict[str, Publication] = field(default_factory=dict)
+    dirty: bool = False
+    computed_ns: int = 0
+
+
+class Investigation:
+    """Detect's fold of one job attempt or node."""
+
+    def __init__(self, rules: RuleSet, version: str, state: InvestigationState) -> None:
+        self._rules = rules
+        self._version = version
+        self._state = state
+        self._settled_now = False
+
+    @classmethod
+    def new(cls, rules: RuleSet, version: str, key: str) -> "Investigation":
+        """An empty investigation."""
+        return cls(rules, version, InvestigationState(key=key))
+
+    @classmethod
+    def restore(cls, rules: RuleSet, version: str, data: bytes) -> "Investigation":
+        """The investigation that `snapshot` described."""
+        return cls(rules, version, msgspec.json.decode(data, type=InvestigationState))
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """True right after a verdict settled."""
+        return self._settled_now
+
+    def snapshot(self) -> bytes:
+        """The state as bytes."""
+        return msgspec.json.encode(self._state)
+
+    def apply(self, record: object, *, now_ns: int) -> Iterable[Output]:
+        """Take one record of the events topic. `now_ns` is the broker's time of the message."""
+        self._settled_now = False
+        if isinstance(record, EventBatch):
+            self._take_events(record)
+            return self._verdicts(now_ns) if self._due(now_ns) else []
+        if isinstance(record, NodeProgress):
+            return self._take_progress(record, now_ns)
+        return []
+
+    # --- taking ---------------------------------------------------------------------------------------------------
+
+    def _take_events(self, batch: EventBatch) -> None:
+        state = self._state
+        state.cluster, state.run, state.run_id = batch.cluster, batch.run, batch.run_id
+        if batch.job_id is not None and state.job is None:
+            state.job = Job(job_id=batch.job_id, attempt=batch.attempt)
+        if batch.node:
+            state.nodes.setdefault(batch.node, NodeSeen())
+        shipper = f"{batch.reporter}/{batch.shipper_id}"
+        if batch.backfill:
+            known = set(state.backfilled)
+            events = [event for event in batch.events if event.event_id not in known]
+            state.backfilled.extend(event.event_id for event in events)
+        elif batch.batch_seq <= state.read.get(shipper, 0):
+            return
+        else:
+            state.read[shipper] = batch.batch_seq
+            events = batch.events
+        for event in events:
+            state.facts.learn(event)
+            state.episodes.add(event, self._rules.coalescing)
+        fresh_gaps = [gap for gap in batch.gaps if gap not in state.gaps]
+        state.gaps = [*state.gaps, *fresh_gaps][:MAX_GAPS]
+        state.dirty = state.dirty or bool(events) or bool(fresh_gaps)
+
+    def _take_progress(self, progress: NodeProgress, now_ns: int) -> list[Output]:
+        state = self._state
+        state.cluster, state.run, state.run_id = progress.cluster, progress.run, progress.run_id
+        seen = state.nodes.setdefault(progress.node, NodeSeen())
+        widened = seen.kinds != progress.kinds or seen.ended != progress.ended
+        seen.through_ns = max(seen.through_ns, progress.through_unix_nano)
+        seen.ended, seen.said_ns, seen.kinds = progress.ended, now_ns, progress.kinds
+        if widened and state.published:
+            state.dirty = True
+        return self._verdicts(now_ns) if state.dirty or self._may_settle(now_ns) else []
+
+    def _due(self, now_ns: int) -> bool:
+        state = self._state
+        return state.dirty and (not state.published or now_ns - state.computed_ns >= RECOMPUTE_NS)
+
+    # --- watermark ------------------------------------------------------------------------------------------------
+
+    def _silent(self, now_ns: int) -> list[str]:
+        """Nodes that are left out of the watermark: nothing heard of them for a minute, and not because they ended."""
+        return sorted(n for n, s in self._state.nodes.items() if not s.ended and now_ns - s.said_ns > SILENT_NS)
+
+    def _watermark(self, now_ns: int) -> int:
+        """Reference time up to which every node that still speaks has been read. Moves by progress, not by silence."""
+        silent = self._silent(now_ns)
+        open_nodes = [s for n, s in self._state.nodes.items() if n not in silent and not s.ended]
+        if not open_nodes:
+            return TIME_MAX_NS if any(s.ended for s in self._state.nodes.values()) else 0
+        return min(s.through_ns for s in open_nodes)
+
+    def _may_settle(self, now_ns: int) -> bool:
+        open_ones = [p for p in self._state.published.values() if not p.settled and not p.withdrawn]
+        return bool(open_ones) and self._watermark(now_ns) > 0
+
+    # --- verdicts -------------------------------------------------------------------------------------------------
+
+    def _verdicts(self, now_ns: int) -> list[Output]:
+        """Publish what changed since the last time, and withdraw what no longer stands."""
+        state = self._state
+        state.dirty, state.computed_ns = False, now_ns
+        verdicts = {verdict.verdict_id: verdict for verdict in self._conclude(now_ns)}
+        outputs = []
+        for verdict_id, verdict in verdicts.items():
+            last = state.published.get(verdict_id)
+            settled = isinstance(verdict.incident, Incident) and verdict.incident.verdict == "settled"
+            if last is None or last.withdrawn or last.content_hash != verdict.content_hash:
+                outputs.append(self._output(verdict))
+            self._settled_now = self._settled_now or (settled and not (last and last.settled))
+            state.published[verdict_id] = Publication(content_hash=verdict.content_hash, settled=settled)
+        for verdict_id, last in state.published.items():
+            if verdict_id not in verdicts and not last.withdrawn:
+                last.withdrawn, last.settled = True, False
+                gone = Verdict(verdict_id=verdict_id, job_key=state.key, withdrawn=True)
+                outputs.append(self._output(gone))
+        return outputs
+
+    def _output(self, verdict: Verdict) -> Output:
+        return Output(topic=topics.VERDICTS.name, key=self._state.key.encode(), record=verdict)
+
+    def _conclude(self, now_ns: int) -> list[Verdict]:
+        state = self._state
+        placement = PlacementMap(state.facts)
+        silent = self._silent(now_ns)
+        ended = [node for node, seen in state.nodes.items() if seen.ended]
+        reported = Reported(
+            read_past=frozenset(node for node in state.nodes if node not in silent),
+            all_read=bool(ended) and len(ended) == len(state.nodes),
+        )
+        episodes = state.episodes.sorted()
+        watermark = self._watermark(now_ns)
+        verdicts = []
+        for conclusion in conclude(episodes, placement, self._rules, reported):
+            last_ns = max(step.item.episode.end_ns for step in conclusion.steps)
+            settled: VerdictState = "settled" if watermark >= last_ns + SETTLE_NS else "provisional"
+            frame = Frame(
+                version=self._version, rules=self._rules, run=state.run, run_id=state.run_id, cluster=state.cluster,
+                job=self._job(placement), nodes=sorted({*state.nodes, *placement.nodes()}), verdict=settled,
+                episodes=episodes, known_ranks=sorted(placement.ranks), world_size=placement.world_size,
+                coverage=self._coverage(placement, silent), gaps=[*state.gaps, *_silent_gaps(silent)],
+            )  # fmt: skip
+            verdicts.append(self._verdict(conclusion, frame))
+        return verdicts
+
+    def _job(self, placement: PlacementMap) -> Job | None:
+        job = self._state.job
+        return msgspec.structs.replace(job, world_size=placement.world_size) if job else None
+
+    def _coverage(self, placement: PlacementMap, silent: list[str]) -> dict[str, Coverage]:
+        """Per source kind: of all nodes of the job, how many are watched and which said nothing."""
+        nodes = self._state.nodes
+        expected = sorted({*nodes, *placement.nodes()})
+        kinds = sorted({kind for seen in nodes.values() for kind in seen.kinds} | {"kernel", "application"})
+        coverage = {}
+        for kind in kinds:
+            seen = [n for n in expected if n in nodes and nodes[n].kinds.get(kind) == "on" and n not in silent]
+            missing = [n for n in expected if n not in seen]
+            coverage[kind] = Coverage(expected=len(expected), seen=len(seen), silent=missing)
+        return coverage
+
+    def _verdict(self, conclusion: Conclusion, frame: Frame) -> Verdict:
+        state = self._state
+        alone = not keys.is_node_key(state.key) and not conclusion.independent
+        suffix = "" if alone else entity_suffix(conclusion.culprits)
+        incident = write(keys.digest("incident", state.key, suffix), conclusion, frame)
+        return Verdict(
+            verdict_id=incident.incident_id,
+            job_key=state.key,
+            incident=incident,
+            root_events=sorted({i for i in conclusion.root.episode.event_ids}),
+            explained_events=sorted(_explained_ids(step.item for step in conclusion.steps)),
+            content_hash=content_hash(incident),
+        )
+
+
+def content_hash(incident: Incident) -> str:
+    """A hash of what an incident says, without how it was delivered."""
+    shape = msgspec.to_builtins(incident)
+    return keys.digest(encode_shape({k: v for k, v in shape.items() if k not in DELIVERY_FIELDS}))
+
+
+def encode_shape(shape: dict[str, object]) -> str:
+    """Canonical text of a plain structure."""
+    return msgspec.json.encode(shape, order="sorted").decode()
+
+
+def _explained_ids(items: Iterable[Resolved]) -> set[str]:
+    return {i for item in items for i in item.episode.event_ids}
+
+
+def _silent_gaps(silent: list[str]) -> list[Gap]:
+    return [Gap(source="shipper", node=node, reason="no progress for 60 s; left out of the watermark") for node in silent]
+
+
+

@@ -1,0 +1,38 @@
+"""Which of two events came first, as far as the clocks can say."""
+
+from schemas.records import Event
+from schemas.vocabulary import Order
+
+
+def order(a: Event, b: Event) -> Order:
+    """`before`: a came first for certain; `after`: b did; `concurrent`: the clocks cannot say.
+
+    Readings of one clock compare exactly; lines of one source keep their order where their stamps do not contradict
+    it; everything else is decided by bounds that do not overlap.
+    """
+    if a.clock_id and a.clock_id == b.clock_id and a.raw_ns is not None and b.raw_ns is not None:
+        if a.raw_ns + a.resolution_ns < b.raw_ns:
+            return "before"
+        if b.raw_ns + b.resolution_ns < a.raw_ns:
+            return "after"
+    elif a.hi_unix_nano < b.lo_unix_nano:
+        return "before"
+    elif b.hi_unix_nano < a.lo_unix_nano:
+        return "after"
+    if (a.node, a.source, a.generation) == (b.node, b.source, b.generation) and a.offset != b.offset:
+        return "before" if a.offset < b.offset else "after"
+    return "concurrent"
+
+
+def canonical(event: Event) -> tuple[int, int, str, str, int]:
+    """A total order that depends on nothing but the evidence; for printing and for ties, never for causes."""
+    return (event.lo_unix_nano, event.hi_unix_nano, event.node, event.source, event.offset)
+
+
+def lag_ns(a: Event, b: Event) -> tuple[int, int] | None:
+    """Smallest and largest time from a to b in ns, or None where one of them has no time."""
+    if a.clock_id and a.clock_id == b.clock_id and a.raw_ns is not None and b.raw_ns is not None:
+        return b.raw_ns - a.raw_ns - a.resolution_ns, b.raw_ns + b.resolution_ns - a.raw_ns
+    if a.aligned_time_unix_nano is None or b.aligned_time_unix_nano is None:
+        return None
+    return b.lo_unix_nano - a.hi_unix_nano, b.hi_unix_nano - a.lo_unix_nano

@@ -1,0 +1,11 @@
+"""What a fold gives back."""
+
+from msgspec import Struct
+
+
+class Output(Struct, frozen=True, kw_only=True):
+    """A record to be sent to a topic under a key."""
+
+    topic: str
+    key: bytes
+    record: Struct

@@ -1,0 +1,253 @@
+"""Takes the prefixes off a line: what is left is the body that signals match; what the prefixes said is context."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pipeline.core.stamps import Stamp, stamp_of
+from schemas.matching import JsonKeys, Prefix, load_prefixes
+from schemas.signals import Match, SignalSet, with_attributes
+
+MAX_PREFIXES: Final = 12
+# Carried blocks are short; more attributes than this are not a block.
+MAX_CARRIED: Final = 16
+_INT_FIELDS: Final = frozenset({"rank", "local_rank", "task", "pid", "cuda_dev", "pg_rank"})
+_TEXT_FIELDS: Final = frozenset({"node", "process", "pod", "pg"})
+_SPLIT_FIELDS: Final = {"process_pid": "process", "process_plain": "process"}
+
+
+class ParsedLine(Struct, frozen=True, kw_only=True):
+    """A line without its prefixes. Fields are None where no prefix said so; nothing is guessed.
+
+    `boot_ns` counts from the boot of the node (kernel stamps). `pid` is in the pid space of whoever printed it.
+    `task` is the label of srun: a rank where one task is one rank, else the number of a node. `rank` is global;
+    `pg_rank` is the rank inside the process group `pg`. `wrappers` names what was taken off, outermost first.
+    """
+
+    body: str
+    stamp: Stamp | None = None
+    boot_ns: int | None = None
+    node: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    task: int | None = None
+    pid: int | None = None
+    cuda_dev: int | None = None
+    pg_rank: int | None = None
+    pg: str | None = None
+    process: str | None = None
+    pod: str | None = None
+    wrappers: tuple[str, ...] = ()
+
+
+class KmsgRecord(Struct, frozen=True, kw_only=True):
+    """The header of a /dev/kmsg record."""
+
+    priority: int
+    sequence: int
+    boot_us: int
+
+
+def parse_line(text: str) -> ParsedLine:
+    """Strip wrappers and stamps in any nesting. Takes any string, never raises, and takes time linear in its length."""
+    fields: dict[str, Any] = {}
+    wrappers: list[str] = []
+    text = _plain(text, wrappers)
+    if text.startswith("{"):
+        text = _unwrap_json(text, fields, wrappers)
+    end = _strip(text, fields, wrappers)
+    return ParsedLine(body=text[end:] if end else text, wrappers=tuple(wrappers), **fields)
+
+
+def is_kmsg(text: str) -> KmsgRecord | None:
+    """The header of a /dev/kmsg record such as `6,1234,56701234567,-;text`, or None for any other line."""
+    prefix = _by_name("kmsg")
+    found = prefix.match(text, 0)
+    if found is None:
+        return None
+    return KmsgRecord(
+        priority=int(found["priority"]), sequence=int(found["sequence"]), boot_us=int(found["boot_us"])
+    )
+
+
+def is_kmsg_continuation(text: str) -> bool:
+    """Whether a line of a /dev/kmsg record is one of its ` KEY=value` lines."""
+    key, equals, _ = text[1:128].partition("=")
+    return text.startswith(" ") and bool(equals) and key.isidentifier() and key.isupper()
+
+
+class Blocks:
+    """Remembers, per source, what the lines of a block said, for the line that completes it."""
+
+    def __init__(self, signals: SignalSet) -> None:
+        """Take the signals whose `carries` and `takes` are to be followed."""
+        self._subjects = {signal.id: signal.subject for signal in signals.signals if signal.takes}
+        self._carried: dict[tuple[str, str], dict[str, str]] = {}
+
+    def follow(self, source: str, match: Match) -> Match | None:
+        """The match, completed where it takes a block; None where it only carries one (no event of its own).
+
+        `source` tells apart whoever prints: the file, and the rank or node where a file holds several.
+        """
+        if match.carries is not None:
+            carried = self._carried.setdefault((source, match.carries), {})
+            if len(carried) < MAX_CARRIED:
+                carried.update(match.attributes)
+            return None
+        if match.takes is None:
+            return match
+        carried = self._carried.pop((source, match.takes), {})
+        return with_attributes(match, carried, self._subjects[match.signal]) if carried else match
+
+    def forget(self, source: str) -> None:
+        """Drop what a source left open; call it when the source ends."""
+        for key in [key for key in self._carried if key[0] == source]:
+            del self._carried[key]
+
+
+def _plain(text: str, wrappers: list[str]) -> str:
+    if "\x1b" in text:
+        text = load_prefixes().ansi.sub("", text)
+        wrappers.append("ansi")
+    if "\r" in text:
+        segments = [part for part in text.split("\r") if part.strip()]
+        text = segments[-1] if segments else ""
+        if len(segments) > 1:
+            wrappers.append("progress_bar")
+    return text
+
+
+def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> int:
+    at, after_stamp = 0, False
+    for _ in range(MAX_PREFIXES):
+        start = at
+        # An indent belongs to the body, unless a prefix stands behind it.
+        if text[start : start + 1] == " " and text[start + 1 : start + 2] == "[":
+            start += 1
+        for prefix in _possible(text[start : start + 2]):
+            entry = prefix.entry
+            if (entry.first and wrappers and wrappers != ["ansi"]) or (entry.after == "stamp" and not after_stamp):
+                continue
+            found = prefix.match(text, start)
+            if found is not None and _note(prefix, found.groupdict(), fields):
+                wrappers.append(entry.name)
+                at, after_stamp = found.end(), entry.stamp
+                break
+        else:
+            return at
+    return at
+
+
+@lru_cache(maxsize=4096)
+def _possible(two: str) -> tuple[Prefix, ...]:
+    if not two:
+        return ()
+    return tuple(prefix for prefix in load_prefixes().prefixes if prefix.starts(two))
+
+
+@lru_cache(maxsize=16)
+def _by_name(name: str) -> Prefix:
+    return next(prefix for prefix in load_prefixes().prefixes if prefix.entry.name == name)
+
+
+def _note(prefix: Prefix, groups: Mapping[str, str | None], fields: dict[str, Any]) -> bool:
+    """Keep what a prefix says; False where its stamp is no possible time, so that it is not a prefix after all."""
+    entry = prefix.entry
+    if entry.stamp and not _note_stamp(prefix, groups, fields):
+        return False
+    for name, value in groups.items():
+        if value is None:
+            continue
+        if name in _INT_FIELDS:
+            fields[name] = int(value)
+        elif name in _TEXT_FIELDS or name in _SPLIT_FIELDS:
+            fields[_SPLIT_FIELDS.get(name, name)] = value
+        elif name == "own_rank":
+            # Inside a group this is the rank in the group; before torch 2.2 nothing else says the rank.
+            fields.setdefault("pg_rank" if "rank" in fields else "rank", int(value))
+    return True
+
+
+def _note_stamp(prefix: Prefix, groups: Mapping[str, str | None], fields: dict[str, Any]) -> bool:
+    boot = groups.get("boot")
+    if boot is not None:
+        fields["boot_ns"] = int(boot.replace(".", "")) * 1000
+        fields.setdefault("process", "kernel")
+        return True
+    boot_us = groups.get("boot_us")
+    if boot_us is not None:
+        fields["boot_ns"] = int(boot_us) * 1000
+        fields["process"] = "kernel"
+        return True
+    stamp = stamp_of(groups, prefix.entry.name, keeps_fraction=prefix.entry.fraction == "keep")
+    if stamp is None:
+        return False
+    fields["stamp"] = _better(fields.get("stamp"), stamp)
+    return True
+
+
+def _better(outer: Stamp | None, inner: Stamp) -> Stamp:
+    """Of nested stamps the one that leaves least open; the inner one (nearer to the writer) where they are equal."""
+    if outer is None or (inner.has_zone, inner.has_year) >= (outer.has_zone, outer.has_year):
+        return inner
+    return outer
+
+
+def _unwrap_json(text: str, fields: dict[str, Any], wrappers: list[str]) -> str:
+    try:
+        record = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    keys = load_prefixes().json
+    body = _text_of(_first(record, keys.text)) if isinstance(record, dict) else None
+    if body is None:
+        return text
+    wrappers.append("json")
+    _note_json(record, keys, fields)
+    return _plain(body.rstrip("\n"), wrappers)
+
+
+def _note_json(record: Mapping[str, Any], keys: JsonKeys, fields: dict[str, Any]) -> None:
+    node, process, pid = (_first(record, names) for names in (keys.node, keys.process, keys.pid))
+    if isinstance(node, str) and node:
+        fields["node"] = node
+    if isinstance(process, str) and process:
+        fields["process"] = process
+    if (pid_number := _number(pid)) is not None:
+        fields["pid"] = pid_number
+    if (boot_us := _number(_first(record, keys.boot_us))) is not None:
+        fields["boot_ns"] = boot_us * 1000
+    stamp = _json_stamp(record, keys)
+    if stamp is not None:
+        fields["stamp"] = stamp
+
+
+def _json_stamp(record: Mapping[str, Any], keys: JsonKeys) -> Stamp | None:
+    realtime_us = _number(_first(record, keys.realtime_us))
+    if realtime_us is not None:
+        return Stamp(ns=realtime_us * 1000, resolution_ns=1000, has_year=True, has_zone=True, kind="json")
+    printed = _first(record, keys.time)
+    if not isinstance(printed, str):
+        return None
+    iso = _by_name("iso").match(f"{printed[:64]} ", 0)
+    return None if iso is None else stamp_of(iso.groupdict(), "json")
+
+
+def _first(record: Mapping[str, Any], keys: list[str]) -> object:
+    return next((record[key] for key in keys if key in record), None)
+
+
+def _text_of(value: object) -> str | None:
+    # The journal writes bytes that are not UTF-8 as an array of numbers.
+    if isinstance(value, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in value):
+        return bytes(value).decode("utf-8", "replace")
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None

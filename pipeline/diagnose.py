@@ -1,0 +1,70 @@
+"""`rootrank diagnose`: the same core over a folder of logs, after the fact, without Kafka."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from pipeline.engine import Engine
+from pipeline.folder import FolderPlan, plan
+from pipeline.reader import records
+from schemas.records import Gap, Incident
+
+
+class Note(Struct, frozen=True, kw_only=True):
+    """An ending that is no incident, and the line that says so."""
+
+    class_: str = msgspec.field(name="class")
+    why: str
+    source: str
+    line_no: int | None
+    text: str
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """Everything `rootrank diagnose` has to say of its input."""
+
+    incidents: list[Incident]
+    notes: list[Note]
+    gaps: list[Gap]
+    unreadable: list[Gap]
+
+    def shape(self) -> dict[str, Any]:
+        """The JSON object of `--json`."""
+        gaps = [msgspec.to_builtins(gap) for gap in (*self.gaps, *self.unreadable)]
+        return {
+            "incidents": [_untagged(msgspec.to_builtins(incident)) for incident in self.incidents],
+            "notes": [msgspec.to_builtins(note) for note in self.notes],
+            "gaps": gaps,
+        }
+
+
+def diagnose(paths: Iterable[Path], *, node: str | None = None) -> Diagnosis:
+    """Read files and folders and conclude. Raises ManifestError for a rootrank.toml that cannot be used."""
+    return diagnose_plan(plan(paths, node=node))
+
+
+def diagnose_plan(folder: FolderPlan) -> Diagnosis:
+    """Conclude over a folder whose files are already worked out."""
+    engine = Engine()
+    for keyed in records(folder):
+        engine.feed(keyed.key, keyed.record)
+    return Diagnosis(
+        incidents=engine.incidents(), notes=[_note(i) for i in engine.notes()], gaps=folder.gaps,
+        unreadable=folder.unreadable,
+    )  # fmt: skip
+
+
+def _note(incident: Incident) -> Note:
+    first = incident.chain[0]
+    return Note(
+        class_=incident.class_, why=incident.explanation, source=first.evidence.source,
+        line_no=first.evidence.line_no, text=first.evidence.text,
+    )  # fmt: skip
+
+
+def _untagged(shape: dict[str, Any]) -> dict[str, Any]:
+    shape.pop("record", None)
+    return shape

@@ -1,0 +1,68 @@
+"""The pipeline without Kafka: the same folds, with topics as plain calls."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from pipeline import VERSION
+from pipeline.core.align import NodeFold
+from pipeline.core.causes import RuleSet
+from pipeline.core.investigation import Investigation
+from pipeline.core.join import Join
+from pipeline.core.outputs import Output
+from pipeline.rules import load_rules
+from schemas import signals, topics
+from schemas.records import Incident, Verdict
+from schemas.vocabulary import QUIET_CLASSES
+
+
+class Engine:
+    """Folds by key. Feed it records of the raw topic in any order; then ask for incidents and notes."""
+
+    def __init__(self, rules: RuleSet | None = None) -> None:
+        self._signals = signals.load()
+        self._rules = rules or load_rules()
+        self._nodes: dict[bytes, NodeFold] = {}
+        self._investigations: dict[bytes, Investigation] = {}
+        self._join = Join()
+        self._incidents: dict[str, Incident] = {}
+        self._quiet: dict[str, Incident] = {}
+
+    def feed(self, key: bytes, record: Struct, *, now_ns: int = 0) -> None:
+        """Take one record of the raw topic and everything that follows from it."""
+        pending = deque([Output(topic=topics.RAW.name, key=key, record=record)])
+        while pending:
+            pending.extend(self._step(pending.popleft(), now_ns))
+
+    def _step(self, message: Output, now_ns: int) -> Iterable[Output]:
+        if message.topic == topics.RAW.name:
+            node = self._nodes.setdefault(message.key, NodeFold(self._signals))
+            return node.apply(message.record, now_ns=now_ns)
+        if message.topic == topics.EVENTS.name:
+            if message.key not in self._investigations:
+                fresh = Investigation.new(self._rules, VERSION, message.key.decode())
+                self._investigations[message.key] = fresh
+            return self._investigations[message.key].apply(message.record, now_ns=now_ns)
+        if isinstance(message.record, Verdict):
+            self._note(message.record)
+            return self._join.apply(message.record, now_ns=now_ns)
+        if isinstance(message.record, Incident):
+            self._incidents[message.record.incident_id] = message.record
+        return []
+
+    def _note(self, verdict: Verdict) -> None:
+        self._quiet.pop(verdict.verdict_id, None)
+        if isinstance(verdict.incident, Incident) and verdict.incident.class_ in QUIET_CLASSES:
+            self._quiet[verdict.verdict_id] = verdict.incident
+
+    def incidents(self) -> list[Incident]:
+        """The incidents that stand, main ones first, in a fixed order."""
+        standing = [i for i in self._incidents.values() if i.state in ("open", "resolved")]
+        return sorted(standing, key=lambda i: (-i.confidence, i.started_at or "", i.incident_id))
+
+    def notes(self) -> list[Incident]:
+        """Endings that are no incidents: scheduler stops, benign notices. Not those of nodes that a job explains."""
+        return [self._quiet[name] for name in sorted(self._quiet)]
+
+

@@ -1,0 +1,343 @@
+"""Looks at a folder of logs and works out what each file is: node, rank, kind, clock. Needs no manifest.
+
+An optional `rootrank.toml` in the folder states what the files do not say:
+
+    cluster = "alpha"          # default "local"
+    job_id = "4711"            # default: the folder is one job, named after it
+    time_zone = "+02:00"       # of stamps without a zone; default UTC
+    year = 2026                # of stamps without a year; default: the year other stamps show
+
+    [nodes.gpu01]
+    clock_offset_s = -7.25     # reference time minus this node's wall clock
+    clock_bound_s = 0.02
+    wall_time = "2026-03-04T01:00:00Z"   # what the node's wall clock showed …
+    uptime_s = 0.0                       # … at this kernel stamp; places bare kernel stamps
+    machine_id = "…"
+
+    [files."gpu01/rank3.log"]
+    node = "gpu01"
+    rank = 3
+    kind = "application"       # or kernel, service
+"""
+
+import calendar
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from pipeline.core.parse import is_kmsg, parse_line
+from pipeline.core.stamps import date_of
+from pipeline.logfiles import UnreadableFileError, head_lines, open_log
+from schemas.records import ClockClaim, ClockReading, Gap
+
+MANIFEST: Final = "rootrank.toml"
+SAMPLE_LINES: Final = 400
+SECOND_NS: Final = 1_000_000_000
+# Words of file names that say what a file is, not whose it is.
+_NOT_NAMES: Final = frozenset(
+    "log logs txt out err stdout stderr kern kernel dmesg syslog messages journal job slurm train training console "
+    "output rank gz xz zst nccl debug alerts talos fabricmanager fm agent kmsg json node worker retry".split()
+)
+_KERNEL_NAMES: Final = frozenset("kern kernel dmesg syslog messages kmsg journal".split())
+_RANK_NAME: Final = re.compile(r"(?:^|[._/-])rank[_-]?(\d{1,6})(?=[._/-]|$)")
+
+Kind = Literal["kernel", "application", "service"]
+
+
+class ManifestError(ValueError):
+    """A rootrank.toml that cannot be used; the text names file and key."""
+
+
+class NodeFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a manifest says of a node."""
+
+    clock_offset_s: float | None = None
+    clock_bound_s: float = 0.0
+    wall_time: str | None = None
+    uptime_s: float = 0.0
+    boot_id: str = ""
+    machine_id: str | None = None
+
+
+class FileFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a manifest says of a file."""
+
+    node: str | None = None
+    rank: int | None = None
+    kind: Kind | None = None
+
+
+class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The optional rootrank.toml of a folder."""
+
+    cluster: str = "local"
+    job_id: str | None = None
+    attempt: int = 0
+    time_zone: str = "+00:00"
+    year: int | None = None
+    nodes: dict[str, NodeFacts] = {}
+    files: dict[str, FileFacts] = {}
+
+
+class SourcePlan(Struct, frozen=True, kw_only=True):
+    """One log file as one source. `name` is relative to the folder given."""
+
+    name: str
+    path: Path
+    kind: Kind
+    kmsg: bool
+    attributes: dict[str, str]
+
+
+class NodePlan(Struct, frozen=True, kw_only=True):
+    """All sources of one reporter, with its claims about clocks."""
+
+    reporter: str
+    boot_id: str
+    machine_id: str | None
+    clock: ClockReading
+    claim: ClockClaim | None
+    sources: list[SourcePlan]
+
+
+class FolderPlan(Struct, frozen=True, kw_only=True):
+    """What a folder is taken to be. `gaps`: files whose kind is not read. `unreadable`: what could not be opened."""
+
+    cluster: str
+    nodes: list[NodePlan]
+    gaps: list[Gap]
+    unreadable: list[Gap]
+
+
+class _Look(Struct, kw_only=True):
+    """What a sample of one file shows."""
+
+    name: str
+    path: Path
+    kind: Kind
+    kmsg: bool
+    nodes: Counter[str]
+    years: Counter[int]
+    rank: int | None
+    text: str
+
+
+def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
+    """Work out the plan of files and folders. `node` names the node of files that do not say theirs."""
+    paths = list(paths)
+    manifest = _manifest(paths)
+    looks, gaps, unreadable = [], [], []
+    for name, path in _files(paths):
+        try:
+            look = _look(name, path)
+        except UnreadableFileError as error:
+            unreadable.append(Gap(source=name, reason=str(error)))
+            continue
+        if isinstance(look, Gap):
+            gaps.append(look)
+        else:
+            looks.append(look)
+    years: Counter[int] = Counter()
+    for look in looks:
+        years.update(look.years)
+    year = manifest.year or (min(years, key=lambda y: (-years[y], y)) if years else None)
+    return FolderPlan(
+        cluster=manifest.cluster, nodes=_nodes(looks, manifest, year, node, _job_name(paths)), gaps=gaps,
+        unreadable=unreadable,
+    )  # fmt: skip
+
+
+def _manifest(paths: list[Path]) -> Manifest:
+    for path in paths:
+        file = path / MANIFEST if path.is_dir() else path.parent / MANIFEST
+        if file.is_file():
+            try:
+                return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Manifest)
+            except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+                raise ManifestError(f"{file}: {error}") from None
+    return Manifest()
+
+
+def _job_name(paths: list[Path]) -> str:
+    return "-".join(sorted({(path if path.is_dir() else path.parent).resolve().name for path in paths})) or "job"
+
+
+def _files(paths: list[Path]) -> Iterator[tuple[str, Path]]:
+    """Every file with its name relative to the path given, in a fixed order."""
+    for path in paths:
+        if path.is_dir():
+            for file in sorted(p for p in path.rglob("*") if p.is_file() and p.name != MANIFEST):
+                yield file.relative_to(path).as_posix(), file
+        else:
+            yield path.name, path
+
+
+# --- looking at one file ------------------------------------------------------------------------------------------
+
+
+def _look(name: str, path: Path) -> _Look | Gap:
+    with open_log(path) as stream:
+        lines = head_lines(stream, SAMPLE_LINES)
+    text = "\n".join(lines)
+    reason = _not_a_log(text, path)
+    if reason:
+        return Gap(source=name, reason=reason)
+    nodes: Counter[str] = Counter()
+    years: Counter[int] = Counter()
+    kernel = kmsg = 0
+    for line in lines:
+        kmsg += is_kmsg(line) is not None
+        parsed = parse_line(line)
+        if parsed.node:
+            nodes[parsed.node] += 1
+        if parsed.stamp and parsed.stamp.has_year:
+            years[date_of(parsed.stamp.ns // (86_400 * SECOND_NS))[0]] += 1
+        kernel += parsed.process == "kernel" or parsed.boot_ns is not None or parsed.body.startswith("NVRM: ")
+    tokens = set(re.split(r"[._/-]", name.lower()))
+    rank = _RANK_NAME.search(name.lower())
+    is_kernel = kernel * 3 >= len(lines) or (bool(tokens & _KERNEL_NAMES) and not rank and "job" not in tokens)
+    return _Look(
+        name=name, path=path, kind="kernel" if lines and is_kernel else "application",
+        kmsg=bool(lines) and kmsg * 2 > len(lines), nodes=nodes, years=years,
+        rank=int(rank[1]) if rank else None, text=text,
+    )  # fmt: skip
+
+
+def _not_a_log(text: str, path: Path) -> str | None:
+    """Why a file is not read as lines (yet), or None."""
+    head = text[:4096]
+    if "\x00" in head and head.count("\x00") * 10 > len(head):
+        return "binary file; this kind is not read yet"
+    if head.lstrip().startswith("{") and ('"pg_config"' in text or '"entries"' in text) and path.suffix == ".json":
+        return "flight-recorder dump; this kind is not read yet"
+    if path.suffix == ".json" and head.lstrip().startswith(("{", "[")) and "\n{" not in head.strip():
+        return "JSON document; this kind is not read yet"
+    if "NVSMI LOG" in head or "Attached GPUs" in head:
+        return "nvidia-smi -q text; this kind is not read yet"
+    if head.startswith(("\x80\x02", "\x80\x03", "\x80\x04", "\ufffd\x02", "\ufffd\x04")):
+        return "pickle; this kind is not read yet, and never executed"
+    return None
+
+
+# --- from looks to nodes ------------------------------------------------------------------------------------------
+
+
+def _nodes(
+    looks: list[_Look], manifest: Manifest, year: int | None, default_node: str | None, job_name: str
+) -> list[NodePlan]:
+    everything = "\n".join(look.text for look in looks)
+    placed: dict[str, list[tuple[_Look, str]]] = {}
+    for look in looks:
+        stated = manifest.files.get(look.name, FileFacts())
+        node = stated.node or _node_of(look, everything) or default_node or ""
+        placed.setdefault(node or f"file:{look.name}", []).append((look, node))
+    with_jobs = {reporter for reporter, group in placed.items() if any(x.kind == "application" for x, _ in group)}
+    plans = []
+    for reporter, group in sorted(placed.items()):
+        facts = manifest.nodes.get(reporter, NodeFacts())
+        sources = [
+            _source(look, node, manifest, year, job_name, binds=look.kind == "application" or reporter not in with_jobs)
+            for look, node in group
+        ]
+        plans.append(
+            NodePlan(
+                reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=_reading(facts, reporter),
+                claim=_claim(facts), sources=sources,
+            )
+        )  # fmt: skip
+    return plans
+
+
+def _node_of(look: _Look, everything: str) -> str | None:
+    """The node that the lines name, if it is one; else the one that the file's or folder's name names."""
+    if look.nodes:
+        (first, count), *rest = look.nodes.most_common(2)
+        if not rest or count > 9 * rest[0][1]:
+            return first
+        if look.kind == "application":
+            return None
+    return _name_in_path(look.name, everything)
+
+
+def _name_in_path(name: str, everything: str) -> str | None:
+    """A host name in a path: what is left of a part once the words that say what a file is are taken off."""
+    for part in reversed(name.split("/")):
+        for piece in part.split("."):
+            candidates = _candidates(piece)
+            known = [c for c in candidates if re.search(rf"(?<![\w-]){re.escape(c)}(?![\w-])", everything)]
+            if known or candidates:
+                return (known or candidates)[0]
+    return None
+
+
+def _candidates(piece: str) -> list[str]:
+    """Host names that a piece of a path may hold, the barest first."""
+    words = piece.split("-")
+    if _RANK_NAME.fullmatch(piece.lower()) or piece.lower().replace("_", "").isdigit():
+        return []
+    kept = words
+    while kept and (kept[0].lower() in _NOT_NAMES or kept[0].lower().startswith("torchelastic")):
+        kept = kept[1:]
+    while kept and kept[-1].lower() in _NOT_NAMES:
+        kept = kept[:-1]
+    bare = "-".join(kept)
+    if not bare or re.fullmatch(r"(?i)(gpu|attempt|rank|part)?[_\d]*", bare):
+        return [piece] if len(words) > 1 and kept and words[0].lower() == "node" else []
+    if words[0].lower() == "node" and len(bare) < 3:
+        return [piece]
+    return [bare] if bare == piece else [bare, piece]
+
+
+def _source(
+    look: _Look, node: str, manifest: Manifest, year: int | None, job_name: str, *, binds: bool
+) -> SourcePlan:
+    stated = manifest.files.get(look.name, FileFacts())
+    kind: Kind = stated.kind or look.kind
+    attributes = {"kind": kind, "node": node, "time.zone_s": str(_zone_s(manifest.time_zone))}
+    if year is not None:
+        attributes["time.year"] = str(year)
+    rank = stated.rank if stated.rank is not None else look.rank
+    if rank is not None and kind == "application":
+        attributes["rank"] = str(rank)
+    if binds:
+        attributes["job.id"] = manifest.job_id or job_name
+        attributes["job.attempt"] = str(manifest.attempt)
+    return SourcePlan(name=look.name, path=look.path, kind=kind, kmsg=look.kmsg, attributes=attributes)
+
+
+def _zone_s(zone: str) -> int:
+    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", zone)
+    if zone in ("Z", "UTC"):
+        return 0
+    if not found:
+        raise ManifestError(f"time_zone {zone!r}: write it as +02:00")
+    return (1 if found[1] == "+" else -1) * (int(found[2]) * 3600 + int(found[3]) * 60)
+
+
+def _claim(facts: NodeFacts) -> ClockClaim | None:
+    if facts.clock_offset_s is None:
+        return None
+    return ClockClaim(
+        offset_ns=round(facts.clock_offset_s * 1e9), bound_ns=round(facts.clock_bound_s * 1e9), by=MANIFEST
+    )
+
+
+def _reading(facts: NodeFacts, node: str) -> ClockReading:
+    """A reading that places the kernel's boot clock; all zero where nothing is known of it."""
+    if facts.wall_time is None:
+        return ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0)
+    try:
+        wall = datetime.fromisoformat(facts.wall_time)
+    except ValueError:
+        raise ManifestError(f"nodes.{node}.wall_time {facts.wall_time!r}: write an RFC 3339 time") from None
+    wall = wall if wall.tzinfo else wall.replace(tzinfo=UTC)
+    up_ns = round(facts.uptime_s * 1e9)
+    wall_ns = calendar.timegm(wall.utctimetuple()) * SECOND_NS + wall.microsecond * 1000
+    return ClockReading(raw_ns=up_ns, mono_ns=up_ns, boottime_ns=up_ns, wall_ns=wall_ns)

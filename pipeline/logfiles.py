@@ -1,0 +1,68 @@
+"""Opens log files, compressed or not, as streams of bytes."""
+
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import zstandard
+
+from schemas.lines import MAX_LINE_BYTES, body_of
+
+_MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+class UnreadableFileError(OSError):
+    """A file that cannot be opened or whose compression is broken; the text says which and why."""
+
+
+@contextmanager
+def open_log(path: Path) -> Iterator[IO[bytes]]:
+    """The (decompressed) bytes of a file. The compression is told by its content."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(6)
+            file.seek(0)
+            yield _decompressed(file, head)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
+        raise UnreadableFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _decompressed(file: IO[bytes], head: bytes) -> IO[bytes]:
+    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+    if kind == "gzip":
+        return io.BufferedReader(gzip.GzipFile(fileobj=file))
+    if kind == "xz":
+        return io.BufferedReader(lzma.LZMAFile(file))
+    if kind == "zstd":
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+    return file
+
+
+def lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes, int]]:
+    """(offset, bytes without newline but cut just above the limit, length with newline) of each line."""
+    offset = 0
+    while chunk := stream.readline(MAX_LINE_BYTES + 2):
+        length = len(chunk)
+        data = chunk
+        while not chunk.endswith(b"\n"):
+            chunk = stream.readline(MAX_LINE_BYTES)
+            if not chunk:
+                break
+            length += len(chunk)
+        yield offset, data.rstrip(b"\n"), length
+        offset += length
+
+
+def head_lines(stream: IO[bytes], count: int) -> list[str]:
+    """The first lines of a stream as text; long ones cut."""
+    sample = []
+    for _, data, _ in lines(stream):
+        sample.append(body_of(data[:8192])[0])
+        if len(sample) == count:
+            break
+    return sample

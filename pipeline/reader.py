@@ -1,0 +1,107 @@
+"""Reads a planned folder into the records that shippers would send of it."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from pipeline.core.parse import is_kmsg, is_kmsg_continuation
+from pipeline.folder import FolderPlan, NodePlan, SourcePlan
+from pipeline.logfiles import UnreadableFileError, lines, open_log
+from schemas.lines import body_of
+from schemas.records import Gap, Progress, RawBatch, RawLine, SourceProgress
+from schemas.topics import key_of
+from schemas.vocabulary import Run
+
+BATCH_LINES = 1_000
+SHIPPER = "post-mortem"
+
+
+class Keyed(Struct, frozen=True, kw_only=True):
+    """A record of the raw topic with its key."""
+
+    key: bytes
+    record: Struct
+
+
+def records(plan: FolderPlan, *, run: Run = "post_mortem", run_id: str = "") -> Iterator[Keyed]:
+    """All batches of all nodes, each node's closing progress last."""
+    for node in plan.nodes:
+        yield from node_records(plan.cluster, node, run, run_id)
+
+
+def node_records(cluster: str, node: NodePlan, run: Run, run_id: str) -> Iterator[Keyed]:
+    """The batches of one node, then the progress that says "read to the end"."""
+    key, seq, broken = key_of(cluster, node.reporter), 0, {}
+    for source in node.sources:
+        batch: list[RawLine] = []
+        try:
+            for line in _source_lines(source):
+                batch.append(line)
+                if len(batch) == BATCH_LINES:
+                    seq += 1
+                    yield Keyed(key=key, record=_batch(cluster, node, source, batch, seq, run, run_id))
+                    batch = []
+        except UnreadableFileError as error:
+            broken[source.name] = str(error)
+        if batch or source.name in broken:
+            seq += 1
+            gaps = [Gap(source=source.name, reason=broken[source.name])] if source.name in broken else []
+            yield Keyed(key=key, record=_batch(cluster, node, source, batch, seq, run, run_id, gaps))
+    yield Keyed(key=key, record=_progress(cluster, node, seq, run, run_id, broken))
+
+
+def empty_batch(cluster: str, node: NodePlan) -> RawBatch:
+    """A batch of a node without lines: its names, clock and claim."""
+    return RawBatch(
+        run="post_mortem", run_id="", cluster=cluster, reporter=node.reporter, machine_id=node.machine_id,
+        boot_id=node.boot_id, shipper_id=SHIPPER, batch_seq=0, clock=node.clock, clock_claim=node.claim,
+    )  # fmt: skip
+
+
+def _source_lines(source: SourcePlan) -> Iterator[RawLine]:
+    with open_log(source.path) as stream:
+        number = 0
+        for offset, data, _ in lines(stream):
+            number += 1
+            body, truncated = body_of(data)
+            header = is_kmsg(body) if source.kmsg else None
+            if source.kmsg and header is None and is_kmsg_continuation(body):
+                continue
+            if header is None:
+                yield RawLine(
+                    seq=number, source=source.name, generation="0", offset=offset, line_no=number, body=body,
+                    truncated=truncated,
+                )  # fmt: skip
+            else:
+                yield RawLine(
+                    seq=number, source=source.name, generation="0", offset=header.sequence, line_no=number,
+                    body=body.partition(";")[2], kernel_time_ns=header.boot_us * 1000, truncated=truncated,
+                )  # fmt: skip
+
+
+def _batch(
+    cluster: str, node: NodePlan, source: SourcePlan, batch: list[RawLine], seq: int, run: Run, run_id: str,
+    gaps: list[Gap] | None = None,
+) -> RawBatch:  # fmt: skip
+    return RawBatch(
+        run=run, run_id=run_id, cluster=cluster, reporter=node.reporter, machine_id=node.machine_id,
+        boot_id=node.boot_id, shipper_id=SHIPPER, batch_seq=seq, clock=node.clock, clock_claim=node.claim,
+        records=batch, source_attributes={source.name: source.attributes}, gaps=gaps or [],
+    )  # fmt: skip
+
+
+def _progress(
+    cluster: str, node: NodePlan, seq: int, run: Run, run_id: str, broken: dict[str, str]
+) -> Progress:
+    return Progress(
+        run=run, run_id=run_id, cluster=cluster, reporter=node.reporter, machine_id=node.machine_id,
+        boot_id=node.boot_id, shipper_id=SHIPPER, last_batch_seq=seq, clock=node.clock, clock_claim=node.claim,
+        sources=[
+            SourceProgress(
+                source=s.name, state="refused" if s.name in broken else "on", kind=s.kind, at_end=True,
+                reason=broken.get(s.name), attributes=s.attributes,
+            )
+            for s in node.sources
+        ],
+        ended=True,
+    )  # fmt: skip

@@ -1,0 +1,53 @@
+"""Reads the cause rules from their files. Errors name file and field."""
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import TypeVar
+
+import msgspec
+
+from pipeline.core.causes import Link, Rule, RuleSet, digest_of
+from pipeline.core.episodes import Coalescing
+from schemas import signals
+from schemas.vocabulary import CLASSES
+
+_T = TypeVar("_T")
+
+
+class RuleFileError(ValueError):
+    """A rule file that cannot be used; the text names the file and the field."""
+
+
+class _Shared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    coalesce: list[Coalescing]
+    group: dict[str, list[Link]]
+
+
+@cache
+def load_rules() -> RuleSet:
+    """All rules that ship with rootrank."""
+    texts = {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in sorted(files("pipeline").joinpath("causes").iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".toml")
+    }
+    shared = _convert("shared.toml", texts["shared.toml"], _Shared)
+    rules = [_convert(name, text, Rule) for name, text in texts.items() if name != "shared.toml"]
+    for rule in rules:
+        if rule.class_ not in CLASSES:
+            raise RuleFileError(f"{rule.id}.toml: class {rule.class_!r} is not in schemas/vocabulary.py")
+        missing = [group for group in rule.groups if group not in shared.group]
+        if missing:
+            raise RuleFileError(f"{rule.id}.toml: groups {missing} are not in shared.toml")
+    digest = digest_of({**texts, "signals": signals.load().digest})
+    return RuleSet(
+        rules=rules, groups=shared.group, coalescing={how.event: how for how in shared.coalesce}, digest=digest
+    )
+
+
+def _convert(name: str, text: str, shape: type[_T]) -> _T:
+    try:
+        return msgspec.convert(tomllib.loads(text), shape)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise RuleFileError(f"{name}: {error}") from None
