@@ -1,0 +1,138 @@
+"""`rootrank`: one command line, each command imported only when it is called."""
+
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+
+from pipeline import VERSION
+
+LOOK, OPERATE, DEVELOP = "Look", "Operate", "Develop"
+INTERNAL_ERROR: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Where a command lives, what its one line of help says, and the extra that brings what it imports."""
+
+    name: str
+    module: str
+    function: str
+    panel: str
+    help: str
+    extra: str = ""
+
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    Command(
+        name="diagnose", module="pipeline.commands.diagnose", function="diagnose", panel=LOOK,
+        help="Find the root cause in a folder of logs. Needs no Kafka and no ClickHouse.",
+    ),
+    Command(
+        name="incidents", module="pipeline.incidents", function="incidents", panel=LOOK, extra="web",
+        help="Show or follow the incidents of a running feed.",
+    ),
+    Command(
+        name="sql", module="pipeline.store.commands", function="sql", panel=LOOK, extra="pipeline",
+        help="Ask ClickHouse, read only.",
+    ),
+    Command(
+        name="query", module="pipeline.store.commands", function="query", panel=LOOK, extra="pipeline",
+        help="Run a named query.",
+    ),
+    Command(
+        name="up", module="pipeline.commands.up", function="up", panel=OPERATE, extra="pipeline,web,embedded",
+        help="Bring up everything on this machine: Kafka, ClickHouse, worker, store, feed.",
+    ),
+    Command(
+        name="worker", module="pipeline.commands.services", function="worker", panel=OPERATE, extra="pipeline",
+        help="Run the Faust stages align, detect and join.",
+    ),
+    Command(
+        name="store", module="pipeline.commands.services", function="store", panel=OPERATE, extra="pipeline",
+        help="Fill ClickHouse from Kafka.",
+    ),
+    Command(
+        name="web", module="pipeline.commands.services", function="web", panel=OPERATE, extra="pipeline,web",
+        help="Serve the incident feed.",
+    ),
+    Command(
+        name="migrate", module="pipeline.store.commands", function="migrate", panel=OPERATE, extra="pipeline",
+        help="Bring the ClickHouse tables up to date.",
+    ),
+    Command(
+        name="replay", module="pipeline.commands.replay", function="replay", panel=DEVELOP, extra="pipeline,shipper",
+        help="Play a folder of logs as a fleet, through real shippers and Kafka.",
+    ),
+)  # fmt: skip
+
+
+def build(called: str) -> typer.Typer:
+    """The application, with the called command imported and the others as names with a line of help."""
+    app = typer.Typer(
+        name="rootrank", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+        help="Finds the rank, node or link that broke a distributed training run, and proves it.",
+        epilog="Start with: rootrank diagnose FOLDER. Exit codes: 0 fine, 1 incident or problem found, 2 usage, "
+        "3 something cannot be read or reached, 4 internal error.",
+    )  # fmt: skip
+    for command in COMMANDS:
+        run = _load(command) if command.name == called else _stub(command)
+        text = None if command.name == called and run.__doc__ else command.help
+        app.command(command.name, help=text, short_help=command.help, rich_help_panel=command.panel)(run)
+    app.callback()(_top)
+    return app
+
+
+def _top(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),  # noqa: FBT001, FBT003
+) -> None:
+    if version:
+        typer.echo(f"rootrank {VERSION}")
+        raise typer.Exit
+
+
+def _load(command: Command) -> Callable[..., Any]:
+    try:
+        function: Callable[..., Any] = getattr(import_module(command.module), command.function)
+    except ModuleNotFoundError as error:
+        if not command.extra or (error.name or "").split(".")[0] in ("pipeline", "schemas", "shippers"):
+            raise
+        sys.stderr.write(
+            f"rootrank: `{command.name}` needs the package {error.name}; install it with "
+            f"`pip install 'rootrank[{command.extra}]'`\n"
+        )
+        raise SystemExit(2) from None
+    return function
+
+
+def _stub(command: Command) -> Callable[[], None]:
+    def run() -> None:
+        raise AssertionError(f"{command.name} was not loaded")
+
+    return run
+
+
+def _called(arguments: list[str]) -> str:
+    return next((a for a in arguments if not a.startswith("-")), "")
+
+
+def main() -> None:
+    """Entry point. A crash is exit code 4 with its traceback, never a finding."""
+    try:
+        build(_called(sys.argv[1:]))()
+    except SystemExit:
+        raise
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write("rootrank: internal error; please report the lines above\n")
+        raise SystemExit(INTERNAL_ERROR) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands of `rootrank`, one file each: options in, exit code out."""

@@ -1,0 +1,69 @@
+"""`rootrank diagnose`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from pipeline.diagnose import Diagnosis
+from pipeline.diagnose import diagnose as run_diagnosis
+from pipeline.folder import ManifestError
+from pipeline.report import look_of, render_diagnosis, render_html
+
+FOUND, USAGE, UNREADABLE = 1, 2, 3
+
+
+def diagnose(
+    paths: Annotated[list[Path], typer.Argument(help="Files and folders of logs (also .gz, .xz, .zst).")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
+    node: Annotated[str, typer.Option(help="Node of files that do not say theirs.")] = "",
+) -> None:
+    """Find the root cause in a folder of logs.
+
+    Works out from the content what each file is; a rootrank.toml in the folder can state nodes, ranks and clocks.
+
+    Exit code 0: no incident, 1: incident found, 2: usage, 3: input that cannot be read.
+
+    Examples: rootrank diagnose ./logs      rootrank diagnose ./logs --json      rootrank diagnose kern.log rank*.log
+    """
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        typer.echo(f"rootrank: {missing[0]}: no such file or folder", err=True)
+        raise typer.Exit(UNREADABLE)
+    try:
+        diagnosis = run_diagnosis(paths, node=node or None)
+    except ManifestError as error:
+        typer.echo(f"rootrank: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    _print(diagnosis, as_json=as_json)
+    if html is not None:
+        html.write_text(_page(diagnosis), encoding="utf-8")
+    if diagnosis.unreadable:
+        for gap in diagnosis.unreadable:
+            typer.echo(f"rootrank: cannot read {gap.reason}", err=True)
+        raise typer.Exit(UNREADABLE)
+    raise typer.Exit(FOUND if diagnosis.incidents else 0)
+
+
+def _notes(diagnosis: Diagnosis) -> list[str]:
+    return [f"{note.class_}: {note.why} ({note.source}:{note.line_no or '?'}: {note.text})" for note in diagnosis.notes]
+
+
+def _print(diagnosis: Diagnosis, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.buffer.write(orjson.dumps(diagnosis.shape(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        sys.stdout.buffer.flush()
+        return
+    look = look_of(sys.stdout)
+    gaps = [*diagnosis.gaps, *diagnosis.unreadable]
+    sys.stdout.write(
+        render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), width=look.width, color=look.color)
+    )
+
+
+def _page(diagnosis: Diagnosis) -> str:
+    return render_html(diagnosis.incidents, [*diagnosis.gaps, *diagnosis.unreadable], _notes(diagnosis))

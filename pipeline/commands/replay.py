@@ -1,0 +1,73 @@
+"""`rootrank replay`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pipeline.commands.services import DEFAULT_BOOTSTRAP, Bootstrap
+from pipeline.folder import ManifestError, plan
+from pipeline.replay import Replay, ReplayError, Settings, Status, new_run_id, work_dir
+
+USAGE, UNREADABLE = 2, 3
+
+
+def replay(
+    path: Annotated[Path, typer.Argument(help="Folder of logs; a rootrank.toml in it may state nodes and clocks.")],
+    *,
+    kafka: Bootstrap = DEFAULT_BOOTSTRAP,
+    speed: Annotated[float, typer.Option(help="Recorded seconds per second.", min=0.001)] = 60.0,
+    as_fast_as_possible: Annotated[bool, typer.Option("--as-fast-as-possible", help="Release all at once.")] = False,
+    run_id: Annotated[str, typer.Option(help="Name of this replay; default: a new one.")] = "",
+) -> None:
+    """Play a folder of logs as a fleet: one real shipper per node, through Kafka, marked run = replay.
+
+    Needs a running pipeline (`rootrank up`). See the result with `rootrank incidents --run replay`.
+
+    Examples: rootrank replay ./logs --speed 60      rootrank replay ./logs --as-fast-as-possible
+    """
+    if not path.exists():
+        typer.echo(f"rootrank: {path}: no such folder", err=True)
+        raise typer.Exit(UNREADABLE)
+    try:
+        folder = plan([path])
+    except ManifestError as error:
+        typer.echo(f"rootrank: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    for gap in (*folder.gaps, *folder.unreadable):
+        typer.echo(f"rootrank: not replayed: {gap.source}: {gap.reason}", err=True)
+    if not folder.nodes:
+        typer.echo(f"rootrank: {path}: no log to replay", err=True)
+        raise typer.Exit(UNREADABLE)
+    settings = Settings(
+        bootstrap=kafka, work_dir=work_dir(), run_id=run_id or new_run_id(),
+        speed=None if as_fast_as_possible else speed,
+    )  # fmt: skip
+    _play(Replay(folder, settings))
+    typer.echo(f"replayed {len(folder.nodes)} nodes as {settings.run_id}", err=True)
+
+
+def _play(play: Replay) -> None:
+    console = Console(file=sys.stderr)
+    bar = Progress(
+        TextColumn("replay"), BarColumn(), TextColumn("{task.percentage:.0f} %"),
+        TextColumn("{task.fields[done]}/{task.fields[all]} shippers done"), TimeElapsedColumn(),
+        console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+    try:
+        with bar:
+            task = bar.add_task("", total=max(play.status.bytes_total, 1), done=0, all=play.status.shippers)
+
+            def show(status: Status) -> None:
+                bar.update(task, completed=status.bytes_released, done=status.shippers_done)
+
+            play.run(show)
+    except ReplayError as error:
+        typer.echo(f"rootrank: {error}", err=True)
+        raise typer.Exit(UNREADABLE) from None
+    except KeyboardInterrupt:
+        typer.echo("rootrank: replay stopped", err=True)
+        raise typer.Exit(UNREADABLE) from None

@@ -1,0 +1,87 @@
+"""`rootrank worker`, `rootrank store`, `rootrank web`: one process each."""
+
+import asyncio
+import logging
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+Bootstrap = Annotated[
+    str, typer.Option("--kafka", envvar="KAFKA_BOOTSTRAP", help="Bootstrap servers, host:port[,host:port…].")
+]
+
+
+def worker(
+    *,
+    kafka: Bootstrap = DEFAULT_BOOTSTRAP,
+    group: Annotated[str, typer.Option(help="Consumer group; workers of one group share the partitions.")] = "rootrank",
+    replication: Annotated[int, typer.Option(help="Replication factor of topics that are created.")] = 1,
+) -> None:
+    """Run the Faust stages align, detect and join. Start as many as there is work for.
+
+    Creates missing topics; waits for a Kafka that is away. Example: rootrank worker --kafka kafka1:9092
+    """
+    from pipeline.agents.app import WorkerConfig, run_worker
+    from pipeline.agents.stages import all_stages
+    from pipeline.agents.topics import topic_plans
+
+    _log_to_stderr()
+    config = WorkerConfig(bootstrap=kafka, group=group, replication=replication)
+    raise typer.Exit(asyncio.run(run_worker(config, list(all_stages()), topic_plans(replication))))
+
+
+def store(
+    *,
+    kafka: Bootstrap = DEFAULT_BOOTSTRAP,
+    clickhouse_url: Annotated[
+        str, typer.Option(envvar="CLICKHOUSE_URL", help="http://user:password@host:port/database")
+    ] = "http://127.0.0.1:8123/rootrank",
+    password_file: Annotated[
+        Path | None, typer.Option(envvar="CLICKHOUSE_PASSWORD_FILE", help="File with the password.")
+    ] = None,
+) -> None:
+    """Fill ClickHouse from Kafka. Waits for either that is away; what was not written is read again.
+
+    Example: rootrank store --kafka kafka1:9092 --clickhouse-url http://clickhouse1:8123/rootrank
+    """
+    from pipeline.store.clickhouse import settings_from_url
+    from pipeline.store.sink import SinkSettings, StoreSink
+
+    _log_to_stderr()
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    settings = SinkSettings(bootstrap=kafka, store=settings_from_url(clickhouse_url, password_file=password_file))
+    StoreSink(settings).run(stop)
+
+
+def web(
+    *,
+    kafka: Bootstrap = DEFAULT_BOOTSTRAP,
+    host: Annotated[str, typer.Option(help="Address to listen on. Whoever can connect reads log text.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8088,
+) -> None:
+    """Serve the incident feed: page, server-sent events, /api/incidents, /healthz, /metrics.
+
+    Example: rootrank web --kafka kafka1:9092 --port 8088
+    """
+    from pipeline.web.server import WebSettings, run
+
+    _log_to_stderr()
+    run(WebSettings(bootstrap=kafka, host=host, port=port))
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for name in ("pipeline", "shippers"):
+        logging.getLogger(name).setLevel(logging.INFO)

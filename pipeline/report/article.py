@@ -1,0 +1,241 @@
+"""One incident as HTML: one sentence and what to do first, the proof below. The same on the web page and in a file."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pipeline.report import words
+from pipeline.report.markup import Html, joined, tag
+from schemas.records import Alternative, ChainStep, Culprit, Edge, Incident
+
+Link = Callable[[str], str | None]
+"""From an incident's id to the address of its page or place; None where it has none."""
+
+_ROLE_WORDS: Final = {"root": "root cause", "cascade": "followed", "symptom": "symptom", "context": "context"}
+
+
+def render_article(incident: Incident, link: Link) -> Html:
+    """The whole incident."""
+    return tag(
+        "article",
+        _head(incident),
+        tag("div", _action(incident), _why_unknown(incident), _not_watched(incident), class_="lead"),
+        _chain(incident),
+        tag("div", _not_network(incident), _alternatives(incident), class_="columns"),
+        _facts(incident),
+        _related(incident, link),
+        class_=f"incident {incident.severity}",
+        id=f"incident-{incident.incident_id}",
+    )
+
+
+def badges(incident: Incident) -> Html:
+    """Severity, state and origin as words; colour only repeats them."""
+    settled = "settled" if incident.verdict == "settled" else "may still change"
+    return tag(
+        "p",
+        tag("strong", incident.severity, class_="severity"),
+        tag("span", incident.state, class_=f"badge state-{incident.state}"),
+        tag("span", settled, class_=f"badge {incident.verdict}"),
+        tag("span", incident.run.replace("_", "-"), class_="badge run") if incident.run != "live" else None,
+        tag("span", "synthetic", class_="badge run") if incident.synthetic else None,
+        class_="badges",
+    )
+
+
+def culprits(incident: Incident) -> Html:
+    """Who did it, and how sure that is."""
+    if not incident.culprits:
+        sure = f"{words.percent(incident.confidence)} sure of the class"
+        return tag("p", tag("strong", "No culprit named"), " ", tag("span", sure, class_="sure"), class_="culprit none")
+    return joined(*(_culprit(c, c.confidence or incident.confidence) for c in incident.culprits))
+
+
+def time_tag(when: str | None, *, on_day: str = "") -> Html | None:
+    """A moment that a script may show as an age."""
+    if when is None:
+        return None
+    return tag("time", words.clock(when, on_day=on_day), datetime=when)
+
+
+def _culprit(culprit: Culprit, confidence: float) -> Html:
+    return tag(
+        "p",
+        tag("strong", words.place(culprit)),
+        " ",
+        tag("span", f"{words.percent(confidence)} sure", class_="sure"),
+        class_="culprit",
+    )
+
+
+def _head(incident: Incident) -> Html:
+    started = incident.started_at or incident.detected_at
+    return tag(
+        "header",
+        badges(incident),
+        tag("h1", words.headline(incident)),
+        culprits(incident),
+        tag("p", incident.explanation, class_="sentence") if incident.explanation else None,
+        _identifiers(incident),
+        tag(
+            "p",
+            "Started ",
+            time_tag(started) or "at a time not known",
+            f" UTC {words.error(incident.started_error_ns)}" if started else None,
+            class_="started",
+        ),
+    )
+
+
+def _identifiers(incident: Incident) -> Html | None:
+    found = [pair for culprit in incident.culprits for pair in words.identifiers(culprit)]
+    if not found:
+        return None
+    return tag("p", *(tag("span", f"{noun} ", tag("code", value)) for noun, value in found), class_="identifiers")
+
+
+def _action(incident: Incident) -> Html:
+    action = incident.action
+    return tag(
+        "section",
+        tag("h2", "Do now"),
+        tag("p", tag("strong", words.do_now(action) + "."), f" {action.why}" if action.why else None),
+        _recovery(incident),
+        tag("p", "See ", _reference(action.reference), class_="quiet") if action.reference else None,
+        class_="do",
+    )
+
+
+def _recovery(incident: Incident) -> Html | None:
+    line = words.recovery_line(incident.recovery)
+    return tag("p", f"{line}.") if line else None
+
+
+def _reference(reference: str) -> Html:
+    # Only web addresses become links: a reference may come from a rule file that others wrote.
+    if not reference.startswith(("https://", "http://")):
+        return tag("code", reference)
+    return tag("a", reference, href=reference, rel="noreferrer noopener")
+
+
+def _why_unknown(incident: Incident) -> Html | None:
+    if not incident.why_unknown:
+        return None
+    return tag("section", tag("h2", "What would decide it"), tag("p", incident.why_unknown), class_="question")
+
+
+def _chain(incident: Incident) -> Html | None:
+    if not incident.chain:
+        return None
+    day = words.day(incident.started_at or incident.chain[0].when)
+    causes: dict[int, list[Edge]] = {}
+    for edge in incident.edges:
+        causes.setdefault(edge.to, []).append(edge)
+    folded = incident.suppressed.count
+    return tag(
+        "section",
+        tag("h2", "How it went", tag("small", f"{day} UTC") if day else None),
+        tag("ol", *(_step(step, causes.get(step.step, []), day) for step in incident.chain), class_="chain"),
+        tag("p", _suppressed(incident), class_="quiet") if folded else None,
+        class_="proof",
+    )
+
+
+def _suppressed(incident: Incident) -> str:
+    by_event = sorted(incident.suppressed.by_event.items(), key=lambda item: (-item[1], item[0]))
+    detail = ", ".join(f"{words.grouped(count)} {event}" for event, count in by_event)
+    total = words.counted(incident.suppressed.count, "line")
+    return f"{total} that repeat this are folded away{f': {detail}' if detail else ''}."
+
+
+def _step(step: ChainStep, causes: Sequence[Edge], day: str) -> Html:
+    return tag(
+        "li",
+        tag("span", _ROLE_WORDS[step.role], class_="role"),
+        tag(
+            "div",
+            tag("p", *_step_head(step, day), class_="step-head"),
+            tag("pre", words.shortened(step.evidence.text)),
+            tag("p", *_step_foot(step, causes), class_="quiet"),
+        ),
+        class_=f"step {step.role}",
+    )
+
+
+def _step_head(step: ChainStep, day: str) -> list[Html | None]:
+    lag = words.lag(step.lag_ns) if step.role != "root" else ""
+    return [
+        tag("span", step.step, class_="number"),
+        tag("strong", step.where, class_="where"),
+        time_tag(step.when, on_day=day) or tag("span", "time not known"),
+        tag("span", words.error(step.error_ns), class_="error") if step.error_ns is not None else None,
+        tag("span", lag, class_="lag") if lag else None,
+        tag("span", f"×{words.grouped(step.count)}", class_="count") if step.count > 1 else None,
+        tag("span", words.rank_list(step.ranks)) if len(step.ranks) > 1 else None,
+    ]
+
+
+def _step_foot(step: ChainStep, causes: Sequence[Edge]) -> list[Html]:
+    found = step.evidence
+    because = [
+        tag("span", f"after {edge.from_}: {edge.why} ({words.ORDER_WORDS[edge.order]})", class_="because")
+        for edge in causes
+    ]
+    return [tag("code", words.address(found.source, found.line_no, found.offset)), *because]
+
+
+def _listed(title: str, lines: Sequence[str], class_: str) -> Html | None:
+    if not lines:
+        return None
+    return tag("section", tag("h2", title), tag("ul", *(tag("li", line) for line in lines)), class_=class_)
+
+
+def _not_watched(incident: Incident) -> Html | None:
+    lines = words.not_watched(incident.coverage) + [words.gap_line(gap) for gap in incident.gaps]
+    return _listed("Not watched", lines, "unwatched")
+
+
+def _not_network(incident: Incident) -> Html | None:
+    return _listed("Why not the network", [t for t in [incident.not_network_because] if t], "not-network")
+
+
+def _alternatives(incident: Incident) -> Html | None:
+    return _listed("Less likely", [_alternative(a) for a in incident.alternatives], "alternatives")
+
+
+def _alternative(alternative: Alternative) -> str:
+    where = f", {', '.join(words.place(c) for c in alternative.culprits)}" if alternative.culprits else ""
+    why = f": {alternative.why_less_likely}" if alternative.why_less_likely else ""
+    return f"{words.class_words(alternative.class_)} ({words.percent(alternative.confidence)}){where}{why}"
+
+
+def _facts(incident: Incident) -> Html:
+    facts = (
+        ("Job", words.job_line(incident)),
+        ("Reach", words.reach_line(incident)),
+        ("Stopped", f"{incident.interruption}, in phase {incident.phase.replace('_', ' ')}"),
+        ("Stalled since", words.clock(incident.stall_started_at)),
+        ("Detected", words.clock(incident.detected_at)),
+        ("Ended", words.clock(incident.ended_at)),
+        ("Watched", ", ".join(words.watched(incident.coverage))),
+        ("Labels", ", ".join(incident.labels)),
+        ("Class", incident.class_),
+        ("Cluster", incident.cluster),
+        ("Incident", f"{incident.incident_id}, revision {incident.revision}"),
+        ("Engine", f"{incident.engine.version}, rules {incident.engine.rules_digest[:12]}"),
+    )
+    pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value)
+    return tag("section", tag("h2", "Facts"), tag("dl", *pairs), class_="facts")
+
+
+def _related(incident: Incident, link: Link) -> Html | None:
+    related = [(r.incident_id, r.why) for r in incident.related]
+    if incident.superseded_by:
+        related.insert(0, (incident.superseded_by, "replaces this incident"))
+    if not related:
+        return None
+    items = (tag("li", _linked(name, link(name)), f": {why}") for name, why in related)
+    return tag("section", tag("h2", "Related"), tag("ul", *items), class_="related")
+
+
+def _linked(name: str, address: str | None) -> Html:
+    return tag("code", name) if address is None else tag("a", name, href=address)

@@ -1,0 +1,224 @@
+"""`rootrank up`: brings up everything on one machine and keeps it up.
+
+Given services are used (KAFKA_BOOTSTRAP, CLICKHOUSE_URL); what is not given is started: the Apache broker, the
+ClickHouse engine, then worker, store and feed as processes of their own.
+"""
+
+import asyncio
+import http.client
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from pipeline.agents.app import WorkerConfig, changelog_topic
+from pipeline.agents.broker import changelog_plan, create_topics, wait_for_kafka
+from pipeline.agents.stages import all_stages
+from pipeline.agents.topics import topic_plans
+from pipeline.embedded.children import start_child, stop_child
+from pipeline.embedded.clickhouse import ClickHouseServer
+from pipeline.embedded.kafka import KafkaBroker
+from pipeline.embedded.ports import free_port
+from pipeline.store import migrations
+from pipeline.store.clickhouse import Store, settings_from_url
+
+log = logging.getLogger(__name__)
+
+KAFKA_PORT: Final = 9092
+CLICKHOUSE_PORT: Final = 8123
+WEB_PORT: Final = 8088
+READY_S: Final = 60.0
+CHECK_S: Final = 0.5
+# A process that lived shorter than this failed at its start; the pause before its next start doubles.
+SHORT_LIFE_S: Final = 10.0
+MAX_PAUSE_S: Final = 30.0
+
+
+class UpError(RuntimeError):
+    """Something that does not come up; the text says what and what to do."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What to bring up. Empty addresses mean: start it here."""
+
+    data: Path
+    kafka: str = ""
+    clickhouse_url: str = ""
+    kafka_jars: Path | None = None
+    workers: int = 1
+    host: str = "127.0.0.1"
+    port: int | None = None
+
+
+class Addresses(Struct, frozen=True, kw_only=True):
+    """Where everything answers."""
+
+    kafka: str
+    clickhouse_url: str
+    web: str
+
+
+class Service:
+    """One process of ours, started again when it dies."""
+
+    def __init__(self, name: str, arguments: list[str], log_file: Path) -> None:
+        self.name = name
+        self._command = [sys.executable, "-m", "pipeline", *arguments]
+        self._log_file = log_file
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_s = 0.0
+        self._pause_s = 0.5
+        self._next_s = 0.0
+
+    @property
+    def pid(self) -> int:
+        """The process id, 0 where none runs."""
+        return self._process.pid if self._process and self._process.poll() is None else 0
+
+    def start(self) -> None:
+        """Start the process."""
+        self._process = start_child(self._command, self._log_file)
+        self._started_s = time.monotonic()
+
+    def keep_up(self) -> None:
+        """Start again a process that died, with growing pauses where it dies at once."""
+        if self._process is None or self._process.poll() is None:
+            return
+        now_s = time.monotonic()
+        if self._next_s == 0.0:
+            lived_s = now_s - self._started_s
+            self._pause_s = 0.5 if lived_s > SHORT_LIFE_S else min(self._pause_s * 2, MAX_PAUSE_S)
+            self._next_s = now_s + self._pause_s
+            log.warning(
+                "%s ended with %s; starting it again (its log: %s)", self.name, self._process.returncode, self._log_file
+            )
+        if now_s >= self._next_s:
+            self._next_s = 0.0
+            self.start()
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            stop_child(self._process)
+
+
+class Stack:
+    """Everything that runs under one `rootrank up`."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._say = say
+        self._broker: KafkaBroker | None = None
+        self._clickhouse: ClickHouseServer | None = None
+        self.services: list[Service] = []
+        self.addresses: Addresses | None = None
+
+    def start(self) -> Addresses:
+        """Bring everything up. Raises UpError and what the embedded parts raise; stops what was started."""
+        try:
+            kafka, clickhouse_url = self._start_kafka(), self._start_clickhouse()
+            self._say("creating topics and tables …")
+            asyncio.run(_prepare_kafka(kafka))
+            _migrate(clickhouse_url)
+            web = self._start_services(kafka, clickhouse_url)
+        except BaseException:
+            self.stop()
+            raise
+        self.addresses = Addresses(kafka=kafka, clickhouse_url=clickhouse_url, web=web)
+        return self.addresses
+
+    def run(self, stop: threading.Event) -> None:
+        """Keep everything up until told to stop."""
+        while not stop.wait(CHECK_S):
+            for service in self.services:
+                service.keep_up()
+            for name, part in (("Kafka", self._broker), ("ClickHouse", self._clickhouse)):
+                if part is not None and not part.running:
+                    log.warning("%s ended; starting it again", name)
+                    part.start()
+
+    def stop(self) -> None:
+        """End everything that was started, in the order of the data flow."""
+        for service in self.services:
+            service.stop()
+        for part in (self._clickhouse, self._broker):
+            if part is not None:
+                part.stop()
+
+    def _start_kafka(self) -> str:
+        if self._settings.kafka:
+            self._say(f"using Kafka at {self._settings.kafka}")
+            return self._settings.kafka
+        self._say("starting Kafka …")
+        self._broker = KafkaBroker(self._settings.data, jars_dir=self._settings.kafka_jars, port=_port(KAFKA_PORT))
+        return self._broker.start()
+
+    def _start_clickhouse(self) -> str:
+        if self._settings.clickhouse_url:
+            self._say("using ClickHouse as given")
+            return self._settings.clickhouse_url
+        self._say("starting ClickHouse …")
+        self._clickhouse = ClickHouseServer(self._settings.data, port=_port(CLICKHOUSE_PORT))
+        return f"{self._clickhouse.start()}/rootrank"
+
+    def _start_services(self, kafka: str, clickhouse_url: str) -> str:
+        self._say("starting worker, store and feed …")
+        logs = self._settings.data / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        port = self._settings.port or _port(WEB_PORT)
+        workers = [
+            Service(f"worker {n}", ["worker", "--kafka", kafka], logs / f"worker-{n}.log")
+            for n in range(1, self._settings.workers + 1)
+        ]
+        self.services = [
+            *workers,
+            Service("store", ["store", "--kafka", kafka, "--clickhouse-url", clickhouse_url], logs / "store.log"),
+            Service(
+                "feed", ["web", "--kafka", kafka, "--host", self._settings.host, "--port", str(port)], logs / "feed.log"
+            ),
+        ]
+        for service in self.services:
+            service.start()
+        _wait_for_feed(self._settings.host, port)
+        return f"http://{self._settings.host}:{port}"
+
+
+def _port(wanted: int) -> int:
+    """The usual port where it is free, else any free one."""
+    return free_port(wanted)
+
+
+async def _prepare_kafka(bootstrap: str) -> None:
+    if not await wait_for_kafka(bootstrap, asyncio.Event()):
+        raise UpError(f"Kafka at {bootstrap} does not answer")
+    config = WorkerConfig(bootstrap=bootstrap)
+    plans = [*topic_plans(1), *(changelog_plan(changelog_topic(config, s), s.partitions) for s in all_stages())]
+    await create_topics(bootstrap, plans, replication=1)
+
+
+def _migrate(clickhouse_url: str) -> None:
+    store = Store(settings_from_url(clickhouse_url))
+    try:
+        migrations.apply(store, migrations.load_migrations())
+    finally:
+        store.close()
+
+
+def _wait_for_feed(host: str, port: int) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        try:
+            connection = http.client.HTTPConnection(host, port, timeout=2)
+            connection.request("GET", "/healthz")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise UpError(f"the feed does not answer on port {port}; see logs/feed.log in the data folder")

@@ -1,0 +1,134 @@
+"""Fills the feed from the topic `incidents`, from its beginning, without a group. aiokafka stays in this file."""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+
+from pipeline.metrics import Metrics
+from pipeline.web.feed import Feed
+from pipeline.web.health import Health
+from schemas.codec import UnreadableRecordError, decode
+from schemas.topics import INCIDENTS
+
+_LOG: Final = logging.getLogger(__name__)
+# How long any question to a broker may take before it counts as gone.
+_ANSWER_S: Final = 5.0
+_POLL_MS: Final = 500
+_SHORTLY_S: Final = 0.02
+
+
+@dataclass(kw_only=True)
+class KafkaIncidents:
+    """Follows the topic for ever: waits for a broker that is away, says so once, goes on where it was."""
+
+    bootstrap: str
+    metrics: Metrics
+    backoff_s: tuple[float, ...] = (0.5, 1, 2, 4, 8)
+    ask_s: float = 5.0
+    attempts: int = field(default=0, init=False)
+    _health: Health = field(default_factory=lambda: Health(state="starting", reason="not connected yet"), init=False)
+    _unreadable: int = field(default=0, init=False)
+
+    def health(self) -> Health:
+        """Whether the feed is the present."""
+        return self._health
+
+    async def follow(self, feed: Feed) -> None:
+        """Read until cancelled. Re-reading is harmless: the feed knows what it has."""
+        try:
+            await self._follow(feed)
+        except Exception:
+            _LOG.exception("the incident consumer failed")
+            raise
+        finally:
+            self._health = Health(state="stopped", reason="the consumer has ended; see the log, restart the web feed")
+
+    async def _follow(self, feed: Feed) -> None:
+        failures = 0
+        while True:
+            self.attempts += 1
+            try:
+                await self._session(feed)
+            except (KafkaError, OSError, TimeoutError, asyncio.CancelledError) as error:
+                # aiokafka lets its own cancelled futures out when a broker dies in the middle of a question.
+                if _is_being_cancelled():
+                    raise
+                failures = 0 if self._health.ok else failures + 1
+                self._say_unreachable(error)
+                await asyncio.sleep(self.backoff_s[min(failures, len(self.backoff_s) - 1)])
+
+    def _say_unreachable(self, error: BaseException) -> None:
+        if self._health.state != "unreachable":
+            _LOG.warning("Kafka at %s cannot be reached (%r); waiting for it", self.bootstrap, error)
+        reason = f"Kafka at {self.bootstrap} cannot be reached; the page shows what was known before"
+        self._health = Health(state="unreachable", reason=reason, unreadable=self._unreadable)
+
+    async def _session(self, feed: Feed) -> None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest",
+            client_id="rootrank-web", request_timeout_ms=10_000, metadata_max_age_ms=30_000,
+            max_partition_fetch_bytes=INCIDENTS.max_message_bytes,
+        )  # fmt: skip
+        try:
+            await consumer.start()
+            partitions = await self._assigned(consumer)
+            await self._read(consumer, partitions, feed)
+        finally:
+            with contextlib.suppress(KafkaError, OSError, TimeoutError):
+                await consumer.stop()
+
+    async def _assigned(self, consumer: AIOKafkaConsumer) -> list[TopicPartition]:
+        # Asking for all topics, because asking for one would make the broker create it with wrong settings.
+        while INCIDENTS.name not in await asyncio.wait_for(consumer.topics(), _ANSWER_S):
+            self._health = Health(state="starting", reason=f"waiting for the topic {INCIDENTS.name} to be created")
+            await asyncio.sleep(self.backoff_s[0])
+        # Without a group, a subscription is all partitions from their beginning.
+        consumer.subscribe([INCIDENTS.name])
+        async with asyncio.timeout(_ANSWER_S):
+            while not consumer.assignment():  # noqa: ASYNC110 (aiokafka has no event for it)
+                await asyncio.sleep(_SHORTLY_S)
+        return sorted(consumer.assignment())
+
+    async def _read(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition], feed: Feed) -> None:
+        loop = asyncio.get_running_loop()
+        ask_at = loop.time()
+        while True:
+            # A broker that is gone shows as silence in getmany, so ask it something now and then.
+            if self._health.state != "following" or loop.time() >= ask_at:
+                await self._ask(consumer, partitions)
+                ask_at = loop.time() + self.ask_s
+            batches = await consumer.getmany(*partitions, timeout_ms=_POLL_MS)
+            for messages in batches.values():
+                for message in messages:
+                    self._take(message, feed)
+
+    async def _ask(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
+        ends = await asyncio.wait_for(consumer.end_offsets(partitions), _ANSWER_S)
+        positions = [await asyncio.wait_for(consumer.position(partition), _ANSWER_S) for partition in partitions]
+        lag = sum(max(0, ends[partition] - at) for partition, at in zip(partitions, positions, strict=True))
+        self.metrics.consumer_lag.labels(topic=INCIDENTS.name).set(lag)
+        if self._health.state == "following" or lag == 0:
+            if self._health.state == "unreachable":
+                _LOG.warning("Kafka at %s answers again", self.bootstrap)
+            self._health = Health(state="following", unreadable=self._unreadable)
+        elif self._health.state == "starting":
+            self._health = Health(state="starting", reason=f"reading {lag} older messages", unreadable=self._unreadable)
+
+    def _take(self, message: ConsumerRecord, feed: Feed) -> None:
+        try:
+            feed.apply(decode(INCIDENTS.name, message.value))
+        except UnreadableRecordError as error:
+            self._unreadable += 1
+            self.metrics.dead_letters.labels(stage="web", reason="unreadable").inc()
+            at = f"{message.topic}/{message.partition}/{message.offset}"
+            _LOG.warning("message %s is not an incident (%s); skipped", at, error)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,51 @@
+"""Runs the feed: consumer and web server in one event loop."""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+
+import uvicorn
+
+from pipeline.metrics import Metrics
+from pipeline.web import DEFAULT_HOST, DEFAULT_PORT
+from pipeline.web.app import create_app
+from pipeline.web.consumer import KafkaIncidents
+from pipeline.web.feed import Feed
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSettings:
+    """Where the feed listens and reads. Whoever can connect reads log text: keep it on loopback or behind a proxy."""
+
+    bootstrap: str
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    max_streams: int = 64
+
+
+async def serve(settings: WebSettings, *, metrics: Metrics | None = None) -> None:
+    """Serve until SIGINT or SIGTERM. A broker that is away is waited for; the pages say so meanwhile."""
+    # It repeats every attempt of every connection; the consumer says once what matters.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    counted = metrics or Metrics()
+    feed = Feed()
+    source = KafkaIncidents(bootstrap=settings.bootstrap, metrics=counted)
+    app = create_app(feed, source.health, metrics=counted, max_streams=settings.max_streams)
+    config = uvicorn.Config(
+        app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=3, lifespan="off",
+    )  # fmt: skip
+    following = asyncio.create_task(source.follow(feed))
+    try:
+        await uvicorn.Server(config).serve()
+    finally:
+        following.cancel()
+        # A consumer that failed has logged it and shows in /healthz; the server outlives it on purpose.
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await following
+
+
+def run(settings: WebSettings) -> None:
+    """Serve in this process, from ordinary code."""
+    asyncio.run(serve(settings))

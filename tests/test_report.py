@@ -1,0 +1,222 @@
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from pipeline.report import look_of, render_diagnosis, render_html, render_table, render_text, words
+from pipeline.report.class_words import CLASS_WORDS
+from schemas.records import Action, Culprit, Gap, Incident
+from schemas.vocabulary import CLASSES, ActionKind
+
+replace = msgspec.structs.replace
+INCIDENTS = Path(__file__).parent / "web" / "incidents"
+HOSTILE = "<script>alert(1)</script>[red]x[/red]\x1b[2J\x9b\r\n\u202eevil\u2028"
+
+
+def load(name: str) -> Incident:
+    return msgspec.json.decode((INCIDENTS / f"{name}.json").read_bytes(), type=Incident)
+
+
+def every() -> list[Incident]:
+    return [load(path.stem) for path in sorted(INCIDENTS.glob("*.json"))]
+
+
+def bare() -> Incident:
+    full = load("fell_off_the_bus")
+    return Incident(
+        incident_id="x", engine=full.engine, run="post_mortem", run_id="x", cluster="c", class_="unknown/silent_rank"
+    )
+
+
+def with_text(incident: Incident, text: str) -> Incident:
+    evidence = replace(incident.chain[0].evidence, text=text, source=text)
+    chain = [replace(incident.chain[0], evidence=evidence, where=text)]
+    culprits = [replace(incident.culprits[0], node=text, gpu_uuid=text)]
+    action = replace(incident.action, target=text, why=text, reference=text)
+    return replace(incident, chain=chain, culprits=culprits, action=action, explanation=text, class_=text)
+
+
+def test_the_first_lines_say_what_broke_where_and_what_to_do() -> None:
+    lines = render_text(load("fell_off_the_bus")).splitlines()
+
+    assert lines[0] == "CRITICAL  GPU fell off the bus (Xid 79)"
+    assert "node aur-g017 · GPU 3 · rank 27" in lines[1]
+    assert "97 % sure" in lines[1]
+    assert any("Drain node aur-g017." in line for line in lines[:12])
+
+
+def test_the_chain_shows_role_place_time_error_lag_address_and_text() -> None:
+    text = render_text(load("fell_off_the_bus"), width=140)
+
+    assert "root    aur-g017 GPU 3  02:11:07.482  ± 820 µs" in text
+    assert "+128 ms" in text
+    assert "aur-g017/kern.log:8812" in text
+    assert "GPU has fallen off the bus." in text
+    assert "<- 1: rank 27 runs on this GPU and lost it (order certain)" in text
+
+
+def test_what_was_not_watched_is_said() -> None:
+    text = render_text(load("fell_off_the_bus"), width=120)
+
+    assert "kernel: seen on 7 of 8 nodes, silent: aur-g022" in text
+    assert "kmsg on aur-g022: not read: permission denied" in text
+
+
+def test_without_a_culprit_nobody_is_named_and_the_deciding_evidence_is() -> None:
+    text = render_text(load("collective_timeout"), width=120)
+
+    assert "none named" in text
+    assert "flight recorder dump" in text
+
+
+@pytest.mark.parametrize("incident", [*every(), bare()], ids=lambda i: i.class_)
+@pytest.mark.parametrize("width", [40, 80, 132])
+def test_no_line_is_wider_than_the_terminal(incident: Incident, width: int) -> None:
+    for text in (
+        render_text(incident, width=width),
+        render_table([incident], width=max(width, 60)),
+        render_diagnosis([incident], [Gap(source="a" * 200, reason="b " * 200)], ["n " * 200], width=width),
+    ):
+        assert max(len(line) for line in text.splitlines()) <= max(width, 60)
+
+
+def test_colour_comes_only_when_asked_for() -> None:
+    assert "\x1b[" in render_text(load("host_oom"), color=True)
+    assert "\x1b" not in render_text(load("host_oom"))
+    assert "\x1b" not in render_table(every())
+
+
+def test_no_color_and_pipes_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "97")
+    assert look_of(Terminal()).color
+    assert look_of(Terminal()).width == 97
+    assert not look_of(io.StringIO()).color
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not look_of(Terminal()).color
+
+
+def test_control_characters_and_markup_of_a_log_line_never_reach_the_terminal() -> None:
+    incident = with_text(load("fell_off_the_bus"), HOSTILE)
+
+    for text in (render_text(incident), render_table([incident]), render_diagnosis([incident], [], [HOSTILE])):
+        assert all(c == "\n" or c.isprintable() for c in text)
+        assert "[red]x[/red]" in text.replace("\n", "").replace(" ", "")
+
+
+def test_a_page_in_a_file_needs_nothing_else_and_runs_nothing() -> None:
+    page = render_html([with_text(load("fell_off_the_bus"), HOSTILE)], [], [HOSTILE])
+
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "default-src 'none'" in page
+    assert " src=" not in page
+    assert "<link" not in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+
+
+def test_a_page_with_several_incidents_lists_them_and_links_to_each() -> None:
+    page = render_html(every(), [Gap(source="core.bin", reason="kind is not read yet")], ["time limit was reached"])
+
+    for incident in every():
+        assert f'href="#incident-{incident.incident_id}"' in page
+        assert f'id="incident-{incident.incident_id}"' in page
+    assert "core.bin: kind is not read yet" in page
+    assert "time limit was reached" in page
+
+
+def test_a_page_without_incidents_says_so() -> None:
+    assert "<h1>No incident found</h1>" in render_html([], [], [])
+    assert render_diagnosis([], [], []).startswith("No incident found.")
+
+
+def test_only_web_addresses_become_links() -> None:
+    incident = load("host_oom")
+    code = replace(incident, action=replace(incident.action, reference="javascript:alert(1)"))
+    web = replace(incident, action=replace(incident.action, reference="https://example.org/a?b=1&c=2"))
+
+    assert "<code>javascript:alert(1)</code>" in render_html([code], [], [])
+    assert 'href="https://example.org/a?b=1&amp;c=2"' in render_html([web], [], [])
+
+
+def test_a_very_long_line_is_cut_and_says_so() -> None:
+    incident = with_text(load("host_oom"), "x" * 10_000)
+
+    assert "(+8,000 characters)" in render_html([incident], [], [])
+    assert "characters)" in render_text(incident)
+
+
+def test_lone_surrogates_of_undecodable_bytes_can_be_printed() -> None:
+    incident = with_text(load("host_oom"), "bad \udcff byte")
+
+    render_text(incident).encode("utf-8")
+    render_html([incident], [], []).encode("utf-8")
+    assert "\\udcff" in render_text(incident)
+
+
+def test_every_class_of_the_vocabulary_has_words() -> None:
+    assert set(CLASS_WORDS) == CLASSES
+
+
+@pytest.mark.parametrize("kind", get_args(ActionKind))
+def test_every_action_is_an_order_with_and_without_a_target(kind: ActionKind) -> None:
+    with_target = words.do_now(Action(kind=kind, target="node n7"))
+    without = words.do_now(Action(kind=kind))
+
+    assert "{" not in with_target + without
+    assert without[0].isupper()
+    assert not without.endswith((":", "about "))
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [
+        (0, "0 ns"), (340, "340 ns"), (12_300, "12.3 µs"), (820_000, "820 µs"), (999_999, "1000 µs"),
+        (4_200_000_000, "4.2 s"),
+        (119_900_000_000, "120 s"), (600_248_000_000, "10 min 0 s"), (7_260_000_000_000, "2 h 1 min"),
+        (172_800_000_000_000, "2.0 days"), (-1_500_000, "1.5 ms"),
+    ],
+)  # fmt: skip
+def test_a_length_of_time_is_said_in_the_unit_a_person_would_use(ns: int, said: str) -> None:
+    assert words.duration(ns) == said
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"), [([], ""), ([3], "rank 3"), ([2, 1, 0, 5], "ranks 0-2, 5"), ([4, 4], "rank 4")]
+)
+def test_runs_of_ranks_are_folded(ranks: list[int], said: str) -> None:
+    assert words.rank_list(ranks) == said
+
+
+@pytest.mark.parametrize(
+    ("culprit", "said"),
+    [
+        (Culprit(node="n1", gpu_index=0, rank=0), "node n1 · GPU 0 · rank 0"),
+        (Culprit(node="n1", pci_bus_id="0000:3b:00.0"), "node n1 · GPU 0000:3b:00.0"),
+        (Culprit(switch="leaf-3"), "switch leaf-3"),
+        (Culprit(), "unnamed"),
+    ],
+)
+def test_a_culprit_is_named_by_what_is_known(culprit: Culprit, said: str) -> None:
+    assert words.place(culprit) == said
+
+
+@pytest.mark.parametrize(
+    ("when", "check"),
+    [
+        ("2026-03-14T02:11:07.482913Z", lambda ns: ns == 1_773_454_267_482_913_000),
+        ("not a time", lambda ns: ns == 0),
+        (None, lambda ns: ns == 0),
+    ],
+)
+def test_a_time_that_is_none_sorts_last_and_breaks_nothing(when: str | None, check: Callable[[int], bool]) -> None:
+    assert check(words.instant_ns(when))
