@@ -64,27 +64,27 @@ class Replay:
     def __init__(self, folder: FolderPlan, settings: Settings) -> None:
         self._folder = folder
         self._settings = settings
-        self._shippers = [Shipper(folder.cluster, node, settings) for node in folder.nodes]
+        self.shippers = [Shipper(folder.cluster, node, settings) for node in folder.nodes]
         total = sum(source.path.stat().st_size for node in folder.nodes for source in node.sources)
-        self.status = Status(bytes_total=total, shippers=len(self._shippers))
+        self.status = Status(bytes_total=total, shippers=len(self.shippers))
 
     def run(self, progress: Callable[[Status], None] = lambda status: None) -> None:
         """Play to the end. Raises ReplayError; stops its shippers on every way out."""
         try:
-            for shipper in self._shippers:
+            for shipper in self.shippers:
                 shipper.start()
             self._release(progress)
-            for shipper in self._shippers:
+            for shipper in self.shippers:
                 shipper.end()
             self._wait(progress)
         finally:
-            for shipper in self._shippers:
+            for shipper in self.shippers:
                 shipper.stop()
         shutil.rmtree(self._settings.work_dir / self._settings.run_id, ignore_errors=True)
 
     def _release(self, progress: Callable[[Status], None]) -> None:
         if self._settings.speed is None:
-            for shipper in self._shippers:
+            for shipper in self.shippers:
                 for player in shipper.players():
                     player.release_all()
                     self.status.bytes_released += player.size
@@ -93,25 +93,25 @@ class Replay:
         self._release_in_time(self._settings.speed, progress)
 
     def _release_in_time(self, speed: float, progress: Callable[[Status], None]) -> None:
-        players = [player for shipper in self._shippers for player in shipper.players()]
+        players = [player for shipper in self.shippers for player in shipper.players()]
         starts = [when for player in players if (when := player.first_ns()) is not None]
         start_ns, began_s = min(starts, default=0), time.monotonic()
         while any(not player.done for player in players):
             now_ns = start_ns + round((time.monotonic() - began_s) * speed * 1e9)
             for player in players:
                 self.status.bytes_released += player.release(now_ns)
-            for shipper in self._shippers:
+            for shipper in self.shippers:
                 shipper.keep_alive()
             progress(self.status)
             time.sleep(TICK_S)
 
     def _wait(self, progress: Callable[[Status], None]) -> None:
         while True:
-            for shipper in self._shippers:
+            for shipper in self.shippers:
                 shipper.keep_alive()
-            self.status.shippers_done = sum(shipper.done for shipper in self._shippers)
+            self.status.shippers_done = sum(shipper.done for shipper in self.shippers)
             progress(self.status)
-            if self.status.shippers_done == len(self._shippers):
+            if self.status.shippers_done == len(self.shippers):
                 return
             time.sleep(TICK_S)
 
@@ -127,6 +127,11 @@ class Shipper:
         self._process: subprocess.Popen[bytes] | None = None
         self._restarts = 0
         self.done = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None where it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else None
 
     def players(self) -> list["Player"]:
         """One player per source."""

@@ -7,7 +7,6 @@ ClickHouse engine, then worker, store and feed as processes of their own.
 import asyncio
 import http.client
 import logging
-import subprocess
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from pipeline.agents.app import WorkerConfig, changelog_topic
 from pipeline.agents.broker import changelog_plan, create_topics, wait_for_kafka
 from pipeline.agents.stages import all_stages
 from pipeline.agents.topics import topic_plans
-from pipeline.embedded.children import start_child, stop_child
+from pipeline.embedded.part import Part
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.ports import free_port
@@ -67,45 +66,41 @@ class Addresses(Struct, frozen=True, kw_only=True):
 class Service:
     """One process of ours, started again when it dies."""
 
-    def __init__(self, name: str, arguments: list[str], log_file: Path) -> None:
+    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
         self.name = name
         self._command = [sys.executable, "-m", "pipeline", *arguments]
-        self._log_file = log_file
-        self._process: subprocess.Popen[bytes] | None = None
+        self._part = Part(name=name, pid_file=folder / f"{name}.pid", log_file=folder / f"{name}.log")
         self._started_s = 0.0
         self._pause_s = 0.5
         self._next_s = 0.0
 
     @property
-    def pid(self) -> int:
-        """The process id, 0 where none runs."""
-        return self._process.pid if self._process and self._process.poll() is None else 0
+    def pid(self) -> int | None:
+        """The process id, None where none runs."""
+        return self._part.pid
 
     def start(self) -> None:
         """Start the process."""
-        self._process = start_child(self._command, self._log_file)
+        self._part.start(self._command)
         self._started_s = time.monotonic()
 
     def keep_up(self) -> None:
         """Start again a process that died, with growing pauses where it dies at once."""
-        if self._process is None or self._process.poll() is None:
+        if self._part.pid is not None:
             return
         now_s = time.monotonic()
         if self._next_s == 0.0:
             lived_s = now_s - self._started_s
             self._pause_s = 0.5 if lived_s > SHORT_LIFE_S else min(self._pause_s * 2, MAX_PAUSE_S)
             self._next_s = now_s + self._pause_s
-            log.warning(
-                "%s ended with %s; starting it again (its log: %s)", self.name, self._process.returncode, self._log_file
-            )
+            log.warning("%s ended; starting it again (its log: %s)", self.name, self._part.log_file)
         if now_s >= self._next_s:
             self._next_s = 0.0
             self.start()
 
     def stop(self) -> None:
         """End the process."""
-        if self._process is not None:
-            stop_child(self._process)
+        self._part.stop()
 
 
 class Stack:
@@ -156,7 +151,7 @@ class Stack:
             self._say(f"using Kafka at {self._settings.kafka}")
             return self._settings.kafka
         self._say("starting Kafka …")
-        self._broker = KafkaBroker(self._settings.data, jars_dir=self._settings.kafka_jars, port=_port(KAFKA_PORT))
+        self._broker = KafkaBroker(self._settings.data, jars_dir=self._settings.kafka_jars, port=free_port(KAFKA_PORT))
         return self._broker.start()
 
     def _start_clickhouse(self) -> str:
@@ -164,34 +159,27 @@ class Stack:
             self._say("using ClickHouse as given")
             return self._settings.clickhouse_url
         self._say("starting ClickHouse …")
-        self._clickhouse = ClickHouseServer(self._settings.data, port=_port(CLICKHOUSE_PORT))
+        self._clickhouse = ClickHouseServer(self._settings.data, port=free_port(CLICKHOUSE_PORT))
         return f"{self._clickhouse.start()}/rootrank"
 
     def _start_services(self, kafka: str, clickhouse_url: str) -> str:
         self._say("starting worker, store and feed …")
-        logs = self._settings.data / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        port = self._settings.port or _port(WEB_PORT)
+        folder = self._settings.data / "services"
+        folder.mkdir(parents=True, exist_ok=True)
+        port = self._settings.port or free_port(WEB_PORT)
         workers = [
-            Service(f"worker {n}", ["worker", "--kafka", kafka], logs / f"worker-{n}.log")
-            for n in range(1, self._settings.workers + 1)
+            Service(f"worker-{n}", ["worker", "--kafka", kafka], folder) for n in range(1, self._settings.workers + 1)
         ]
+        web = ["web", "--kafka", kafka, "--host", self._settings.host, "--port", str(port)]
         self.services = [
             *workers,
-            Service("store", ["store", "--kafka", kafka, "--clickhouse-url", clickhouse_url], logs / "store.log"),
-            Service(
-                "feed", ["web", "--kafka", kafka, "--host", self._settings.host, "--port", str(port)], logs / "feed.log"
-            ),
+            Service("store", ["store", "--kafka", kafka, "--clickhouse-url", clickhouse_url], folder),
+            Service("feed", web, folder),
         ]
         for service in self.services:
             service.start()
         _wait_for_feed(self._settings.host, port)
         return f"http://{self._settings.host}:{port}"
-
-
-def _port(wanted: int) -> int:
-    """The usual port where it is free, else any free one."""
-    return free_port(wanted)
 
 
 async def _prepare_kafka(bootstrap: str) -> None:
@@ -221,4 +209,4 @@ def _wait_for_feed(host: str, port: int) -> None:
         except OSError:
             pass
         time.sleep(0.1)
-    raise UpError(f"the feed does not answer on port {port}; see logs/feed.log in the data folder")
+    raise UpError(f"the feed does not answer on port {port}; see services/feed.log in the data folder")

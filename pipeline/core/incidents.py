@@ -28,7 +28,7 @@ from schemas.records import (
     Recovery,
     Suppressed,
 )
-from schemas.vocabulary import Run, VerdictState
+from schemas.vocabulary import EdgeOrder, Run, VerdictState
 
 MAX_STEPS: Final = 30
 MAX_RANKS_NAMED: Final = 64
@@ -130,17 +130,33 @@ def _folded(conclusion: Conclusion) -> list[list[int]]:
         alike = (step.role, episode.name, episode.attributes.get("xid", ""), episode.attributes.get("exitcode", ""))
         name = alike if step.role == "symptom" else (*alike, str(index))
         groups.setdefault(name, []).append(index)
-    ordered = sorted(groups.values(), key=lambda group: _KEEP_FIRST[conclusion.steps[group[0]].role])[:MAX_STEPS]
-    return sorted(ordered, key=lambda group: (_depth(group[0], conclusion), _when(group[0], conclusion)))
+    kept = sorted(groups.values(), key=lambda group: _KEEP_FIRST[conclusion.steps[group[0]].role])[:MAX_STEPS]
+    return _told(kept, conclusion)
 
 
-def _depth(index: int, conclusion: Conclusion) -> int:
-    return 0 if conclusion.steps[index].role in ("root", "cascade") else 1
+def _told(groups: list[list[int]], conclusion: Conclusion) -> list[list[int]]:
+    """Groups in the order of telling: by time, but nothing before what it hangs on."""
+    group_of = {index: number for number, group in enumerate(groups) for index in group}
+    waiting = dict(enumerate(groups))
+    told: list[list[int]] = []
+    while waiting:
+        ready = [
+            number for number, group in waiting.items()
+            if group_of.get(_parent(group, conclusion)) in (None, number) or
+            group_of.get(_parent(group, conclusion)) not in waiting
+        ]  # fmt: skip
+        number = min(ready or waiting, key=lambda n: _first_line(waiting[n], conclusion))
+        told.append(waiting.pop(number))
+    return told
 
 
-def _when(index: int, conclusion: Conclusion) -> tuple[int, tuple[int, int, str, str, int]]:
-    step = conclusion.steps[index]
-    return (0 if step.role == "root" else 1, canonical(step.item.episode.first))
+def _parent(group: list[int], conclusion: Conclusion) -> int:
+    parent = conclusion.steps[group[0]].parent
+    return -1 if parent is None else parent
+
+
+def _first_line(group: list[int], conclusion: Conclusion) -> tuple[int, int, str, str, int]:
+    return min(canonical(conclusion.steps[i].item.episode.first) for i in group)
 
 
 def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainStep:
@@ -177,7 +193,7 @@ def _edges(groups: list[list[int]], conclusion: Conclusion) -> list[Edge]:
     return edges
 
 
-def _surest(group: list[int], conclusion: Conclusion) -> "str":
+def _surest(group: list[int], conclusion: Conclusion) -> EdgeOrder:
     return "certain" if all(conclusion.steps[i].order == "certain" for i in group) else "concurrent"
 
 

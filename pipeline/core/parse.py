@@ -9,11 +9,8 @@ from msgspec import Struct
 
 from pipeline.core.stamps import Stamp, stamp_of
 from schemas.matching import JsonKeys, Prefix, load_prefixes
-from schemas.signals import Match, SignalSet, with_attributes
 
 MAX_PREFIXES: Final = 12
-# Carried blocks are short; more attributes than this are not a block.
-MAX_CARRIED: Final = 16
 _INT_FIELDS: Final = frozenset({"rank", "local_rank", "task", "pid", "cuda_dev", "pg_rank"})
 _TEXT_FIELDS: Final = frozenset({"node", "process", "pod", "pg"})
 _SPLIT_FIELDS: Final = {"process_pid": "process", "process_plain": "process"}
@@ -68,44 +65,13 @@ def is_kmsg(text: str) -> KmsgRecord | None:
     found = prefix.match(text, 0)
     if found is None:
         return None
-    return KmsgRecord(
-        priority=int(found["priority"]), sequence=int(found["sequence"]), boot_us=int(found["boot_us"])
-    )
+    return KmsgRecord(priority=int(found["priority"]), sequence=int(found["sequence"]), boot_us=int(found["boot_us"]))
 
 
 def is_kmsg_continuation(text: str) -> bool:
     """Whether a line of a /dev/kmsg record is one of its ` KEY=value` lines."""
     key, equals, _ = text[1:128].partition("=")
     return text.startswith(" ") and bool(equals) and key.isidentifier() and key.isupper()
-
-
-class Blocks:
-    """Remembers, per source, what the lines of a block said, for the line that completes it."""
-
-    def __init__(self, signals: SignalSet) -> None:
-        """Take the signals whose `carries` and `takes` are to be followed."""
-        self._subjects = {signal.id: signal.subject for signal in signals.signals if signal.takes}
-        self._carried: dict[tuple[str, str], dict[str, str]] = {}
-
-    def follow(self, source: str, match: Match) -> Match | None:
-        """The match, completed where it takes a block; None where it only carries one (no event of its own).
-
-        `source` tells apart whoever prints: the file, and the rank or node where a file holds several.
-        """
-        if match.carries is not None:
-            carried = self._carried.setdefault((source, match.carries), {})
-            if len(carried) < MAX_CARRIED:
-                carried.update(match.attributes)
-            return None
-        if match.takes is None:
-            return match
-        carried = self._carried.pop((source, match.takes), {})
-        return with_attributes(match, carried, self._subjects[match.signal]) if carried else match
-
-    def forget(self, source: str) -> None:
-        """Drop what a source left open; call it when the source ends."""
-        for key in [key for key in self._carried if key[0] == source]:
-            del self._carried[key]
 
 
 def _plain(text: str, wrappers: list[str]) -> str:
@@ -134,7 +100,9 @@ def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> int:
             found = prefix.match(text, start)
             if found is not None and _note(prefix, found.groupdict(), fields):
                 wrappers.append(entry.name)
-                at, after_stamp = found.end(), entry.stamp
+                at, after_stamp = found.end(), after_stamp or entry.stamp
+                if entry.last:
+                    return at
                 break
         else:
             return at

@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.parse import Stamp
-from pipeline.core.stamps import resolve
+from pipeline.core.stamps import Stamp, resolve
 from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, RawBatch, RawLine
 from schemas.vocabulary import Quality, Run
 

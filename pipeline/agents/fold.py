@@ -1,0 +1,86 @@
+"""What a stage gives to the runner: pure folds over records, one fold per key."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+SECOND_NS = 1_000_000_000
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """One record to send. `record` is whatever the `encode` of the stage takes."""
+
+    topic: str
+    key: bytes
+    record: object
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BadMessage:
+    """A source message that could not be used, with its address."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    reason: str
+    now_ns: int
+
+
+class Fold(Protocol):
+    """The state of one key. Deterministic: the same messages in the same order give the same outputs and state.
+
+    `apply` checks a record before it changes anything: when it raises, the message becomes a dead letter and the
+    fold lives on. Offsets are no business of a fold; the runner keeps the applied offset beside each snapshot.
+    """
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Read once after each `apply`: True when this very message brought the state to a point worth saving now."""
+
+    def apply(self, record: object, *, now_ns: int) -> Iterable[Output]:
+        """Take one record. `now_ns` is the Kafka timestamp of the message, equal when it is read again."""
+
+    def snapshot(self) -> bytes:
+        """The whole state, uncompressed."""
+
+
+def kafka_key(key: bytes, record: object) -> bytes:
+    """Entity key of a stage whose topic is keyed by the entity itself."""
+    del record
+    return key
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pace:
+    """When snapshots are written. What is in no snapshot yet is read again after a crash."""
+
+    tick_s: float = 1.0
+    entity_age_s: float = 60.0
+    entity_messages: int = 10_000
+    held_messages: int = 50_000
+    idle_entity_s: float = 120.0
+    forget_after_s: float = 7 * DAY_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A source topic and the fold that eats it. `name` also names the snapshot topic.
+
+    All messages of one entity must lie in one partition of the source topic: `entity_key` may be coarser or equal to
+    nothing but what the Kafka key decides.
+    """
+
+    name: str
+    source_topic: str
+    partitions: int
+    decode: Callable[[bytes | None], object]
+    encode: Callable[[object], bytes]
+    new: Callable[[bytes], Fold]
+    restore: Callable[[bytes, bytes], Fold]
+    on_bad: Callable[[BadMessage], Output]
+    entity_key: Callable[[bytes, object], bytes] = kafka_key
+    pace: Pace = field(default_factory=Pace)

@@ -1,0 +1,1 @@
+"""The real parts `rootrank up` starts by itself: an Apache Kafka broker and the ClickHouse engine, one data folder."""

@@ -1,0 +1,188 @@
+"""The one way to ClickHouse: its HTTP interface, for a server and for the embedded engine alike."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import Error, OperationalError
+from urllib3.exceptions import HTTPError
+
+from pipeline.store.errors import StoreRefusedError, StoreSettingsError, StoreUnreachableError
+from pipeline.store.tables import Table
+
+DEFAULT_DATABASE: Final = "rootrank"
+DEFAULT_URL: Final = f"http://127.0.0.1:8123/{DEFAULT_DATABASE}"
+
+# A node whose clock jumps through the calendar must not stop the rows of all others.
+INSERT_SETTINGS: Final = {"max_partitions_per_insert_block": 0}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreSettings:
+    """Where ClickHouse is and as whom to speak to it. `readonly` asks the engine to refuse every write."""
+
+    host: str
+    port: int
+    secure: bool = False
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    database: str = DEFAULT_DATABASE
+    readonly: bool = False
+    timeout_s: int = 60
+
+    @property
+    def address(self) -> str:
+        """The address without credentials, for messages."""
+        return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}/{self.database}"
+
+
+def settings_from_url(url: str, *, password_file: Path | None = None) -> StoreSettings:
+    """Settings of `http[s]://user:password@host:port/database`. Raises StoreSettingsError.
+
+    A password file wins over a password in the URL; its trailing line end is not part of the password.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise StoreSettingsError(f"the ClickHouse address cannot be read: {error}") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise StoreSettingsError(
+            "the ClickHouse address must look like http://user:password@host:8123/rootrank (HTTP interface)"
+        )
+    secure = parts.scheme == "https"
+    password = unquote(parts.password or "")
+    if password_file is not None:
+        password = read_password(password_file)
+    return StoreSettings(
+        host=parts.hostname,
+        port=port or (8443 if secure else 8123),
+        secure=secure,
+        user=unquote(parts.username or "default"),
+        password=password,
+        database=unquote(parts.path.strip("/")) or DEFAULT_DATABASE,
+    )
+
+
+def read_password(path: Path) -> str:
+    """The password in a file, without its line end. Raises StoreSettingsError."""
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreSettingsError(f"the ClickHouse password file cannot be read: {error}") from None
+
+
+def as_reader(settings: StoreSettings, *, user: str | None = None, password: str = "") -> StoreSettings:
+    """The same database, read only: as the reader user where there is one, else by the `readonly` setting."""
+    if user:
+        return replace(settings, user=user, password=password, readonly=False)
+    return replace(settings, readonly=True)
+
+
+class Store:
+    """One connection. Every failure is a StoreError: unreachable (try again) or refused (the engine said why).
+
+    Not for use by two threads at once.
+    """
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._client: Client | None = None
+        self._types: dict[str, Sequence[Any]] = {}
+
+    def ping(self) -> None:
+        """Raise StoreUnreachableError unless the engine answers a query."""
+        self.rows("SELECT 1", database="")
+
+    def command(self, sql: str, parameters: Mapping[str, Any] | None = None, *, database: str | None = None) -> None:
+        """Run a statement that has no result."""
+        self._call(lambda client: client.command(sql, parameters=dict(parameters or {})), database)
+
+    def rows(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, database: str | None = None
+    ) -> Sequence[Sequence[Any]]:
+        """Rows of a query, as Python values."""
+        return self._call(lambda client: client.query(sql, parameters=dict(parameters or {})).result_rows, database)
+
+    def text(self, sql: str, parameters: Mapping[str, Any] | None, output: str) -> bytes:
+        """The answer as the engine formats it (`output`: a ClickHouse format such as JSONCompact)."""
+        return self._call(lambda client: client.raw_query(sql, parameters=dict(parameters or {}), fmt=output), None)
+
+    def insert(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows, whole columns at a time."""
+        columns = [list(column) for column in zip(*rows, strict=True)]
+
+        def send(client: Client) -> None:
+            types = self._types.get(table.name)
+            if types is None:
+                context = client.create_insert_context(table.name, table.columns)
+                types = self._types[table.name] = context.column_types
+            client.insert(
+                table.name,
+                columns,
+                column_names=table.columns,
+                column_types=types,
+                column_oriented=True,
+                settings=INSERT_SETTINGS,
+            )
+
+        self._call(send, None)
+
+    def close(self) -> None:
+        """Drop the connection; the next call makes a new one."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        self._types.clear()
+
+    def _call(self, use: Callable[[Client], T], database: str | None) -> T:
+        try:
+            client = self._connected()
+            client.database = self.settings.database if database is None else database
+            return use(client)
+        except OperationalError as error:
+            self.close()
+            raise _refused(error) if error.code else self._unreachable(error) from None
+        except Error as error:
+            raise _refused(error) from None
+        except (OSError, HTTPError) as error:
+            self.close()
+            raise self._unreachable(error) from None
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            # They warn at every attempt, with a traceback; we say once that the engine is away.
+            for name in ("clickhouse_connect", "urllib3.connectionpool"):
+                logging.getLogger(name).setLevel(logging.ERROR)
+            settings = self.settings
+            self._client = clickhouse_connect.get_client(
+                host=settings.host,
+                port=settings.port,
+                secure=settings.secure,
+                username=settings.user,
+                password=settings.password,
+                settings={"readonly": "2"} if settings.readonly else None,
+                connect_timeout=10,
+                send_receive_timeout=settings.timeout_s,
+                autogenerate_session_id=False,
+                client_name="rootrank",
+            )
+        return self._client
+
+    def _unreachable(self, error: Exception) -> StoreUnreachableError:
+        why = " ".join(str(error).split())[:200]
+        return StoreUnreachableError(
+            f"ClickHouse at {self.settings.address} does not answer ({why}). "
+            f"Start it, or `rootrank up` which brings its own, or set CLICKHOUSE_URL"
+        )
+
+
+def _refused(error: Error) -> StoreRefusedError:
+    return StoreRefusedError(" ".join(str(error).split()), code=error.code or 0)

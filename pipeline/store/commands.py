@@ -1,0 +1,231 @@
+"""`rootrank sql`, `rootrank query` and `rootrank migrate`: results on standard output, everything else on error."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import orjson
+import typer
+
+from pipeline.store import migrations, queries
+from pipeline.store.clickhouse import DEFAULT_URL, Store, StoreSettings, as_reader, read_password, settings_from_url
+from pipeline.store.errors import (
+    MigrationError,
+    QueryFileError,
+    StoreError,
+    StoreRefusedError,
+    StoreSettingsError,
+    StoreUnreachableError,
+)
+from pipeline.store.tables_text import answer_json, answer_text, printable
+
+EXIT_PROBLEM: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_UNREACHABLE: Final = 3
+
+READING_WORDS: Final = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "FROM"})
+
+Url = Annotated[
+    str, typer.Option("--clickhouse-url", envvar="CLICKHOUSE_URL", help="http://user:password@host:port/database")
+]
+PasswordFile = Annotated[
+    Path | None, typer.Option("--password-file", envvar="CLICKHOUSE_PASSWORD_FILE", help="File with the password.")
+]
+ReaderUser = Annotated[
+    str, typer.Option(envvar="CLICKHOUSE_READER_USER", help="Read as this user (see sql/roles.sql).")
+]
+ReaderPasswordFile = Annotated[
+    Path | None, typer.Option(envvar="CLICKHOUSE_READER_PASSWORD_FILE", help="File with that user's password.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per row, in a list.")]
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(help="One reading statement; `-` reads it from standard input.")],
+    *,
+    as_json: AsJson = False,
+    clickhouse_url: Url = DEFAULT_URL,
+    password_file: PasswordFile = None,
+    reader_user: ReaderUser = "",
+    reader_password_file: ReaderPasswordFile = None,
+) -> None:
+    """Ask ClickHouse in SQL, read only. Tables: `SHOW TABLES`; live only: the views that end in `_live`."""
+    text = (sys.stdin.read() if statement == "-" else statement).strip().rstrip(";").strip()
+    with _errors_as_exits():
+        _refuse_writes(text)
+        store = _reader(clickhouse_url, password_file, reader_user, reader_password_file)
+        _show(queries.ask(store, text), as_json=as_json)
+
+
+def query(
+    name: Annotated[str, typer.Argument(help="The query's name; none: list them.")] = "",
+    *,
+    param: Annotated[list[str] | None, typer.Option(help="name=value; as often as needed.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the queries and their parameters.")] = False,
+    as_json: AsJson = False,
+    clickhouse_url: Url = DEFAULT_URL,
+    password_file: PasswordFile = None,
+    reader_user: ReaderUser = "",
+    reader_password_file: ReaderPasswordFile = None,
+) -> None:
+    """Run a named query of sql/queries, read only."""
+    with _errors_as_exits():
+        if listed or not name:
+            _show_queries(queries.list_queries(), as_json=as_json)
+            return
+        wanted = queries.load_query(name)
+        given = _given(param or [])
+        queries.bind(wanted, given)
+        store = _reader(clickhouse_url, password_file, reader_user, reader_password_file)
+        _show(queries.run_query(store, wanted, given), as_json=as_json)
+
+
+def migrate(
+    *,
+    status: Annotated[bool, typer.Option("--status", help="Only say which migrations are applied.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the SQL that would run.")] = False,
+    as_json: AsJson = False,
+    clickhouse_url: Url = DEFAULT_URL,
+    password_file: PasswordFile = None,
+) -> None:
+    """Bring the tables up to date. `--status` exits 1 where something is pending or changed."""
+    with _errors_as_exits():
+        store = Store(settings_from_url(clickhouse_url, password_file=password_file))
+        store.ping()
+        files = migrations.load_migrations()
+        if status:
+            _show_status(migrations.status(store, files), as_json=as_json)
+            return
+        if dry_run:
+            for migration in migrations.pending(store, files):
+                typer.echo(f"-- {migration.path.name}\n{migration.text}")
+            return
+        applied = migrations.apply(store, files)
+        if as_json:
+            typer.echo(orjson.dumps([{"number": m.number, "name": m.name} for m in applied]).decode())
+        else:
+            for migration in applied:
+                typer.echo(f"applied {migration.number:04d} {migration.name}")
+            typer.echo(f"{store.settings.address} is up to date")
+
+
+def _refuse_writes(text: str) -> None:
+    word = _first_word(text)
+    if word.upper() not in READING_WORDS:
+        _exit(
+            f"`rootrank sql` only reads: {word.upper() or 'nothing'} is not one of {', '.join(sorted(READING_WORDS))}. "
+            f"To change data, use a ClickHouse client with a user that may write",
+            EXIT_USAGE,
+        )
+
+
+def _first_word(text: str) -> str:
+    """The first word behind white space, comments and brackets. The engine refuses whatever this lets pass."""
+    rest = text
+    while rest:
+        rest = rest.lstrip("( \t\r\n")
+        if rest.startswith(("--", "#")):
+            rest = rest.partition("\n")[2]
+        elif rest.startswith("/*"):
+            rest = rest.partition("*/")[2]
+        else:
+            break
+    return rest.split(None, 1)[0].partition("(")[0] if rest.strip() else ""
+
+
+def _reader(url: str, password_file: Path | None, user: str, user_password_file: Path | None) -> Store:
+    settings: StoreSettings = settings_from_url(url, password_file=password_file)
+    password = read_password(user_password_file) if user_password_file else ""
+    return Store(as_reader(settings, user=user, password=password))
+
+
+def _given(pairs: list[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise QueryFileError(f"--param {pair!r}: write it as name=value")
+        given[name] = value
+    return given
+
+
+def _show(answer: queries.Answer, *, as_json: bool) -> None:
+    typer.echo(answer_json(answer) if as_json else answer_text(answer))
+
+
+def _show_queries(found: list[queries.NamedQuery], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(
+            orjson.dumps(
+                [
+                    {
+                        "name": q.name,
+                        "question": q.question,
+                        "parameters": [
+                            {"name": p.name, "type": p.type, "default": p.default, "meaning": p.meaning}
+                            for p in q.parameters
+                        ],
+                        "example": q.example,
+                    }
+                    for q in found
+                ],
+                option=orjson.OPT_INDENT_2,
+            ).decode()
+        )
+        return
+    for q in found:
+        typer.echo(f"{q.name}\n    {q.question}")
+        for p in q.parameters:
+            default = "required" if p.default is None else f"default {p.default or 'empty'}"
+            typer.echo(f"    --param {p.name}=…  {p.type}, {default}: {p.meaning}")
+        typer.echo(f"    {q.example}")
+
+
+def _show_status(states: list[migrations.MigrationStatus], *, as_json: bool) -> None:
+    answer = queries.Answer(
+        columns=("number", "name", "state", "applied_at"),
+        types=("UInt32", "String", "String", "String"),
+        rows=[[s.number, s.name, s.state, s.applied_at] for s in states],
+    )
+    _show(answer, as_json=as_json)
+    if any(s.state in {"pending", "changed"} for s in states):
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+@contextmanager
+def _errors_as_exits() -> Iterator[None]:
+    try:
+        yield
+    except (StoreUnreachableError, StoreSettingsError) as error:
+        _exit(str(error), EXIT_UNREACHABLE if isinstance(error, StoreUnreachableError) else EXIT_USAGE)
+    except StoreRefusedError as error:
+        _exit(*_refusal(error))
+    except QueryFileError as error:
+        _exit(str(error), EXIT_USAGE)
+    except MigrationError as error:
+        _exit(str(error), EXIT_PROBLEM)
+    except StoreError as error:
+        _exit(str(error), EXIT_UNREACHABLE)
+
+
+def _refusal(error: StoreRefusedError) -> tuple[str, int]:
+    match error.code:
+        case 164:
+            return f"this connection only reads, ClickHouse refused to write: {error}", EXIT_USAGE
+        case 497:
+            return f"the reading user may not do this: {error}", EXIT_USAGE
+        case 516 | 192 | 193 | 194:
+            return f"ClickHouse does not accept the user or password ({error}). Check CLICKHOUSE_URL", EXIT_UNREACHABLE
+        case 81:
+            return f"the database does not exist yet: run `rootrank migrate` ({error})", EXIT_UNREACHABLE
+        case 60:
+            return f"{error}. `SHOW TABLES` lists what there is; `rootrank migrate` creates what is missing", EXIT_USAGE
+        case _:
+            return f"ClickHouse refused the statement: {error}", EXIT_USAGE
+
+
+def _exit(message: str, code: int) -> None:
+    typer.echo(f"rootrank: {printable(message)}", err=True)
+    raise typer.Exit(code)

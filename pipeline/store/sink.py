@@ -1,0 +1,250 @@
+"""The sink: reads the topics, writes the tables, then commits. A plain loop without Faust; idempotent throughout.
+
+Poll, turn into rows, insert table by table, write the offsets beside the rows, commit to Kafka. A message that comes
+again is skipped by the stored offset; where the process died between the rows and the offset, the rows replace
+themselves. While ClickHouse or Kafka is away the loop waits and nothing is committed.
+"""
+
+import logging
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
+from msgspec import Struct, field
+
+from pipeline.store.buffer import Block, Buffer, Place
+from pipeline.store.clickhouse import Store, StoreSettings
+from pipeline.store.errors import StoreError
+from pipeline.store.patience import StoppedError, persist
+from pipeline.store.rows import Delivery, rows_of
+from pipeline.store.sqlfiles import statement
+from pipeline.store.tables import SINK_OFFSETS, TABLES
+from schemas.codec import UnreadableRecordError, decode
+from schemas.topics import DEAD_LETTER, EVENTS, INCIDENTS, PLACEMENT, RAW
+
+log = logging.getLogger(__name__)
+
+TOPICS: Final[tuple[str, ...]] = (RAW.name, EVENTS.name, INCIDENTS.name, PLACEMENT.name, DEAD_LETTER.name)
+POLL_MS: Final = 200
+# Shippers speak every second: after so long without a word, ask whether the broker is there at all.
+SILENCE_S: Final = 5.0
+POLL_MESSAGES: Final = 2_000
+
+
+class SinkSettings(Struct, frozen=True, kw_only=True):
+    """How the sink runs. `kafka_options` go to every Kafka client as they are (security, for example)."""
+
+    bootstrap: str
+    store: StoreSettings
+    group: str = "rootrank-store"
+    max_rows: int = 20_000
+    max_bytes: int = 32 * 1024 * 1024
+    max_age_s: float = 1.0
+    kafka_options: Mapping[str, Any] = {}
+
+
+class SinkCounts(Struct, kw_only=True):
+    """What the sink has done since it started; for metrics."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    blocks: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    unreadable: Counter[str] = field(default_factory=Counter)
+
+
+class StoreSink:
+    """Fills ClickHouse from Kafka until told to stop. One instance is for one thread."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self.settings = settings
+        self.counts = SinkCounts()
+        self._store = Store(settings.store)
+        self._buffer = Buffer(max_rows=settings.max_rows, max_bytes=settings.max_bytes, max_age_s=settings.max_age_s)
+        # Per partition the highest offset that is stored; a partition that is not in here has not been asked for yet.
+        self._stored: dict[Place, int] = {}
+        self._topic_ids: dict[str, str] = {}
+        self._heard_s = 0.0
+        self._stop = threading.Event()
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set, then write what is at hand once more. Raises nothing for a service that is away."""
+        self._stop = stop
+        consumer: Any = None
+        try:
+            consumer = self._kafka(self._subscribe)
+            while not stop.is_set():
+                self._step(consumer)
+            self._finish(consumer)
+        except StoppedError:
+            log.info("the sink stops while a service is away; what is not committed is read again at the next start")
+        finally:
+            self._store.close()
+            if consumer is not None:
+                consumer.close(autocommit=False)
+
+    def _step(self, consumer: Any) -> None:
+        polled = self._kafka(lambda: consumer.poll(timeout_ms=POLL_MS, max_records=POLL_MESSAGES))
+        for partition, messages in polled.items():
+            place = (partition.topic, partition.partition)
+            if place not in self._stored:
+                self._stored[place] = self._ask_stored(consumer, partition)
+            for message in messages:
+                self._take(place, message)
+        if self._buffer.due(time.monotonic()):
+            block = self._buffer.take()
+            self._clickhouse(lambda: self._write(block))
+            self._commit(consumer, block)
+        if polled:
+            self._heard_s = time.monotonic()
+        elif time.monotonic() - self._heard_s > SILENCE_S:
+            self._kafka(lambda: _knock(self.settings.bootstrap))
+            self._heard_s = time.monotonic()
+
+    def _finish(self, consumer: Any) -> None:
+        block = self._buffer.take()
+        if not block.offsets:
+            return
+        try:
+            self._write(block)
+        except StoreError as error:
+            log.warning("the last rows are not written (%s); they are read again at the next start", error)
+        else:
+            self._commit(consumer, block)
+
+    def _take(self, place: Place, message: Any) -> None:
+        topic = place[0]
+        rows: Any = ()
+        if message.offset <= self._stored[place]:
+            self.counts.skipped[topic] += 1
+        else:
+            try:
+                record = decode(topic, message.value)
+            except UnreadableRecordError as error:
+                # Its dead letter is written by the stage that works on the topic; compaction leaves empty messages.
+                if message.value is not None:
+                    self.counts.unreadable[topic] += 1
+                    log.debug("%s/%d offset %d: %s", *place, message.offset, error)
+            else:
+                rows = rows_of(record, Delivery(timestamp_ms=message.timestamp, offset=message.offset))
+        size = len(message.value or b"")
+        self._buffer.add(place, message.offset, rows, size=size, now_s=time.monotonic())
+
+    def _write(self, block: Block) -> None:
+        for table in TABLES:
+            rows = block.rows.get(table.name)
+            if rows:
+                self._store.insert(table, rows)
+        self._store.insert(
+            SINK_OFFSETS,
+            [
+                (self.settings.group, topic, self._topic_ids[topic], partition, offset)
+                for (topic, partition), offset in block.offsets.items()
+            ],
+        )
+        self.counts.blocks += 1
+        for name, rows in block.rows.items():
+            self.counts.rows[name] += len(rows)
+
+    def _commit(self, consumer: Any, block: Block) -> None:
+        # Rows of a partition that went to another sink meanwhile are stored all the same; only its owner commits.
+        mine = consumer.assignment()
+        offsets = {
+            partition: OffsetAndMetadata(offset + 1, "", -1)
+            for (topic, number), offset in block.offsets.items()
+            if (partition := TopicPartition(topic, number)) in mine
+        }
+        if not offsets:
+            return
+        try:
+            consumer.commit(offsets, timeout_ms=10_000)
+        except KafkaError as error:
+            log.info("offsets are not committed (%s); the rows are stored and will be skipped", error)
+
+    # --- Kafka ---------------------------------------------------------------------------------------------------
+
+    def _subscribe(self) -> Any:
+        # The client logs every attempt to reconnect; the sink says once that the broker is away.
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        _knock(self.settings.bootstrap)
+        options = {
+            "bootstrap_servers": self.settings.bootstrap, "bootstrap_timeout_ms": 10_000, **self.settings.kafka_options,
+        }  # fmt: skip
+        admin = KafkaAdminClient(**options)
+        try:
+            described = admin.describe_topics(list(TOPICS))
+        finally:
+            admin.close()
+        if missing := [topic["name"] for topic in described if topic["error_code"]]:
+            raise UnknownTopicOrPartitionError(
+                f"topics {', '.join(missing)} do not exist yet (the worker creates them)"
+            )
+        self._topic_ids = {topic["name"]: str(topic["topic_id"]) for topic in described}
+        consumer = KafkaConsumer(
+            group_id=self.settings.group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=2_000,
+            fetch_max_bytes=64 * 1024 * 1024,
+            max_partition_fetch_bytes=16 * 1024 * 1024,
+            **options,
+        )
+        consumer.subscribe(list(TOPICS), listener=_Forget(self._stored))
+        return consumer
+
+    def _ask_stored(self, consumer: Any, partition: Any) -> int:
+        parameters = {
+            "sink": self.settings.group,
+            "topic": partition.topic,
+            "topic_id": self._topic_ids[partition.topic],
+        }
+        rows = self._clickhouse(lambda: self._store.rows(statement("sink_offsets"), parameters))
+        stored = next((int(offset) for number, offset in rows if number == partition.partition), -1)
+        end = self._kafka(lambda: consumer.end_offsets([partition])[partition])
+        if stored >= end:
+            log.warning(
+                "%s/%d: offset %d is stored but Kafka ends at %d: the topic has lost messages; storing from here on",
+                partition.topic, partition.partition, stored, end,
+            )  # fmt: skip
+            return -1
+        return stored
+
+    def _kafka(self, call: Any) -> Any:
+        return persist(call, failures=(KafkaError, OSError), stop=self._stop)
+
+    def _clickhouse(self, call: Any) -> Any:
+        return persist(call, failures=(StoreError,), stop=self._stop)
+
+
+def _knock(bootstrap: str) -> None:
+    """Raise unless one of the brokers takes a connection. Quicker than Kafka's clients, and silent."""
+    why: OSError | None = None
+    for server in bootstrap.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except OSError as error:
+            why = error
+        else:
+            return
+    raise KafkaConnectionError(f"Kafka at {bootstrap} does not answer ({why})")
+
+
+class _Forget(ConsumerRebalanceListener):  # type: ignore[misc]
+    """After every assignment what is stored is asked again: another sink may have written meanwhile."""
+
+    def __init__(self, stored: dict[Place, int]) -> None:
+        self._stored = stored
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Nothing: rows at hand are written with the next block."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Forget all partitions, kept ones too."""
+        self._stored.clear()
