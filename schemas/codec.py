@@ -4,13 +4,24 @@ import binascii
 from typing import Any, Final
 
 import msgspec
+import msgspec.inspect
 import orjson
 
 from schemas.topics import BY_NAME, TOPICS
 
 VERSION: Final = 1
+SHOWN_CHARACTERS: Final = 200
+
+
+def tag_of(record: type) -> str:
+    """The name of a record type on the wire, its field `record`."""
+    info = msgspec.inspect.type_info(record)
+    assert isinstance(info, msgspec.inspect.StructType), f"{record} is no record"
+    return str(info.tag)
+
+
 _TYPES: Final[dict[str, dict[str, type]]] = {
-    topic.name: {t.__struct_config__.tag: t for t in topic.records} for topic in TOPICS
+    topic.name: {tag_of(record): record for record in topic.records} for topic in TOPICS
 }
 
 
@@ -36,15 +47,21 @@ def decode(topic: str, data: bytes | None) -> Any:
         raise UnreadableRecordError(f"not JSON: {error}") from None
     if not isinstance(shape, dict):
         raise UnreadableRecordError(f"not a JSON object but {type(shape).__name__}")
-    wanted = types.get(shape.get("record", ""))
+    tag, version = shape.get("record"), shape.get("v")
+    wanted = types.get(tag) if isinstance(tag, str) else None
     if wanted is None:
-        raise UnreadableRecordError(f"record {shape.get('record')!r} does not belong to topic {topic}")
-    if shape.get("v") != VERSION:
-        raise UnreadableRecordError(f"unknown version {shape.get('v')!r} of {shape['record']}; this reads {VERSION}")
+        raise UnreadableRecordError(f"record {_short(repr(tag))} does not belong to topic {topic}")
+    if type(version) is not int or version != VERSION:
+        raise UnreadableRecordError(f"unknown version {_short(repr(version))} of {tag}; this reads {VERSION}")
     try:
         return msgspec.convert(shape, wanted)
     except msgspec.ValidationError as error:
-        raise UnreadableRecordError(f"{shape['record']}: {error}") from None
+        raise UnreadableRecordError(f"{tag}: {_short(str(error))}") from None
+
+
+def _short(text: str) -> str:
+    """Text of a bounded length: what a message holds goes into a reason that people read."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 def encode_bytes(data: bytes) -> str:

@@ -12,25 +12,39 @@ from aiokafka.errors import KafkaError
 from faust import streams
 from faust.exceptions import ProducerSendError
 
-from pipeline.agents.broker import MAX_MESSAGE_BYTES, TopicPlan, changelog_plan, create_topics, wait_for_kafka
+from pipeline.agents.broker import (
+    MAX_MESSAGE_BYTES,
+    TopicError,
+    TopicPlan,
+    changelog_plan,
+    create_topics,
+    wait_for_kafka,
+)
 from pipeline.agents.changelog import Changelog
 from pipeline.agents.checkpoint import Hole, SkippedMessagesError, StageRunner
 from pipeline.agents.fold import Stage
 
 log = logging.getLogger(__name__)
 
-OK, FAILED = 0, 4
-FINISH_S = 10.0
-STOP_S = 10.0
+OK, REFUSED, FAILED = 0, 3, 4
+RESTART_AFTER = (SkippedMessagesError, KafkaError, ProducerSendError, OSError)
+FINISH_S = 5.0
+STOP_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
-    """How a worker reaches Kafka and how fast the group notices that it died."""
+    """How a worker reaches Kafka and how fast the group notices that it died.
+
+    `instance`, unique per running worker and equal after its restart, makes it a static member: it takes its partitions
+    back at once instead of waiting for the session of its dead predecessor, and others wait for that session when it
+    stops for good.
+    """
 
     bootstrap: str
     group: str = "rootrank"
     replication: int = 1
+    instance: str | None = None
     session_timeout_s: float = 6.0
     heartbeat_s: float = 2.0
     commit_interval_s: float = 1.0
@@ -66,6 +80,7 @@ def make_app(config: WorkerConfig) -> faust.App:
         broker_commit_interval=config.commit_interval_s,
         broker_commit_livelock_soft_timeout=3600.0,
         stream_processing_timeout=3600.0,
+        consumer_group_instance_id=config.instance,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=4 * 1024 * 1024,
         producer_acks=-1,
@@ -92,6 +107,30 @@ def add_stage(app: faust.App, config: WorkerConfig, stage: Stage, known_holes: s
     return runner
 
 
+class SayOnce(logging.Filter):
+    """Lets a kind of log line through once a minute: clients repeat the same error at every try to reconnect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True for the first line of its kind within a minute."""
+        now_s = time.monotonic()
+        if now_s < self._next_s.get(record.msg, 0.0):
+            return False
+        self._next_s[record.msg] = now_s + 60.0
+        return True
+
+
+def calm_client_logs() -> None:
+    """Attach SayOnce to the loggers of the Kafka client."""
+    once = SayOnce()
+    for name in list(logging.root.manager.loggerDict):
+        if name.split(".")[0] == "aiokafka":
+            logging.getLogger(name).addFilter(once)
+
+
 class Worker:
     """One life of an app: from start to stop or crash."""
 
@@ -106,11 +145,16 @@ class Worker:
         stopping = asyncio.create_task(stop.wait())
         ended = asyncio.create_task(app.wait_until_stopped())
         try:
-            await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({starting, stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                await asyncio.wait({stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set() and not app.crashed:
                 await self._finish()
+        except (KafkaError, ProducerSendError, OSError) as error:
+            return error
         finally:
-            await self._stop(starting)
+            await self._stop()
             for task in (starting, stopping, ended):
                 task.cancel()
         return app.crash_reason if app.crashed else None
@@ -119,10 +163,10 @@ class Worker:
         try:
             async with asyncio.timeout(FINISH_S):
                 await asyncio.gather(*(runner.finish() for runner in self.runners))
-        except TimeoutError:
-            log.warning("no final checkpoint within %.0f s; the next start reads these messages again", FINISH_S)
+        except (TimeoutError, KafkaError, ProducerSendError) as error:
+            log.warning("no final checkpoint (%r); the next start reads these messages again", error)
 
-    async def _stop(self, starting: asyncio.Task[None]) -> None:
+    async def _stop(self) -> None:
         try:
             async with asyncio.timeout(STOP_S):
                 await self.app.stop()
@@ -131,10 +175,11 @@ class Worker:
 
 
 async def run_worker(config: WorkerConfig, stages: Sequence[Stage], topics: Sequence[TopicPlan] = ()) -> int:
-    """Run until SIGTERM or SIGINT. Returns 0, or 4 after an error that is not Kafka's.
+    """Run until SIGTERM or SIGINT. Returns 0; 3 where Kafka refuses our topics; 4 after any error that is not Kafka's.
 
     An unreachable Kafka is waited for, at the start and after a crash that it caused.
     """
+    calm_client_logs()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -142,13 +187,19 @@ async def run_worker(config: WorkerConfig, stages: Sequence[Stage], topics: Sequ
     plans = [*topics, *(changelog_plan(changelog_topic(config, s), s.partitions) for s in stages)]
     known_holes: set[Hole] = set()
     while await wait_for_kafka(config.bootstrap, stop):
-        await create_topics(config.bootstrap, plans, replication=config.replication)
-        began_s = time.monotonic()
+        try:
+            await create_topics(config.bootstrap, plans, replication=config.replication)
+        except TopicError as error:
+            log.error("%s", error)
+            return REFUSED
+        except (KafkaError, OSError) as error:
+            log.warning("Kafka went away while topics were created: %r", error)
+            continue
         reason = await Worker(config, stages, known_holes).run(stop)
         if reason is None:
             break
-        if not isinstance(reason, SkippedMessagesError | KafkaError | ProducerSendError | OSError | TimeoutError):
+        if not isinstance(reason, RESTART_AFTER):
             log.error("worker stopped: %s", reason)
             return FAILED
-        log.warning("worker stopped by %r after %.0f s; starting again", reason, time.monotonic() - began_s)
+        log.warning("worker stopped by %r; starting again", reason)
     return OK

@@ -14,8 +14,8 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 COMPACTION_LAG_MS = 3_600_000
 
 
-class TopicMismatchError(RuntimeError):
-    """A topic exists with another number of partitions than this pipeline needs."""
+class TopicError(RuntimeError):
+    """A topic cannot be created, or exists with another number of partitions than this pipeline needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +71,7 @@ async def wait_for_kafka(bootstrap: str, stop: asyncio.Event) -> bool:
 
 
 async def create_topics(bootstrap: str, plans: Iterable[TopicPlan], *, replication: int) -> None:
-    """Create what is missing. Raises TopicMismatchError where a topic exists with other partitions."""
+    """Create what is missing. Raises TopicError where a topic exists with other partitions."""
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     try:
@@ -81,7 +81,7 @@ async def create_topics(bootstrap: str, plans: Iterable[TopicPlan], *, replicati
         for description in await client.describe_topics(sorted(known & wanted.keys())):
             name, found = description["topic"], len(description["partitions"])
             if found != wanted[name].partitions:
-                raise TopicMismatchError(
+                raise TopicError(
                     f"topic {name} has {found} partitions, this pipeline needs {wanted[name].partitions}. "
                     f"Partition counts are fixed at creation: drain and delete it, or set the count it has"
                 )
@@ -92,10 +92,8 @@ async def create_topics(bootstrap: str, plans: Iterable[TopicPlan], *, replicati
 async def _create(client: AIOKafkaAdminClient, plans: list[TopicPlan], replication: int) -> None:
     if not plans:
         return
-    topics = [
-        NewTopic(plan.name, plan.partitions, replication, topic_configs=dict(plan.settings)) for plan in plans
-    ]
+    topics = [NewTopic(plan.name, plan.partitions, replication, topic_configs=dict(plan.settings)) for plan in plans]
     response = await client.create_topics(topics)
     for name, code, *_ in response.topic_errors:
         if code and for_code(code) is not TopicAlreadyExistsError:
-            raise for_code(code)(f"cannot create topic {name}")
+            raise TopicError(f"Kafka refuses to create topic {name}: {for_code(code).__name__}")

@@ -17,6 +17,10 @@ from pipeline.agents.snapshots import SnapshotStore
 log = logging.getLogger(__name__)
 
 
+class SourceRecreatedError(RuntimeError):
+    """The source topic ends before the offset that this group has committed."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changelog:
     """Where the snapshots of a stage are, and the source that they belong to."""
@@ -58,10 +62,16 @@ class Changelog:
 
     async def _source_starts(self, consumer: AIOKafkaConsumer, partitions: list[int]) -> dict[int, int]:
         tps = [TopicPartition(self.source_topic, partition) for partition in partitions]
-        oldest = await consumer.beginning_offsets(tps)
+        oldest, ends = await consumer.beginning_offsets(tps), await consumer.end_offsets(tps)
         starts = {}
         for tp in tps:
             committed = await consumer.committed(tp)
+            if committed is not None and committed > ends[tp]:
+                raise SourceRecreatedError(
+                    f"group {self.group} has read {tp.topic} partition {tp.partition} up to {committed}, but it ends "
+                    f"at {ends[tp]}: it was made anew. Delete the group and its topic {self.topic}, or use another "
+                    f"group name"
+                )
             if committed is not None and committed < oldest[tp]:
                 log.error(
                     "offsets %d to %d of %s partition %d were deleted by retention before they were read",

@@ -2,19 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+from pipeline.core.outputs import Output
+
+__all__ = ["DAY_S", "SECOND_NS", "BadMessage", "Fold", "Output", "Pace", "Stage", "kafka_key"]
 
 SECOND_NS = 1_000_000_000
 DAY_S = 86_400.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Output:
-    """One record to send. `record` is whatever the `encode` of the stage takes."""
-
-    topic: str
-    key: bytes
-    record: object
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,15 +65,15 @@ class Pace:
 class Stage:
     """A source topic and the fold that eats it. `name` also names the snapshot topic.
 
-    All messages of one entity must lie in one partition of the source topic: `entity_key` may be coarser or equal to
-    nothing but what the Kafka key decides.
+    All messages of one entity must lie in one partition of the source topic: `entity_key` gives equal keys only to
+    messages whose Kafka keys put them into the same partition.
     """
 
     name: str
     source_topic: str
     partitions: int
     decode: Callable[[bytes | None], object]
-    encode: Callable[[object], bytes]
+    encode: Callable[[Any], bytes]
     new: Callable[[bytes], Fold]
     restore: Callable[[bytes, bytes], Fold]
     on_bad: Callable[[BadMessage], Output]

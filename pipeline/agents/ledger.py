@@ -13,13 +13,15 @@ from typing import Protocol
 class Acknowledgeable(Protocol):
     """The part of a Faust message that is needed to acknowledge it."""
 
-    offset: int
+    @property
+    def offset(self) -> int: ...
 
 
 class Saved(Protocol):
     """Whoever says up to which source offset a state is durable."""
 
-    saved: int
+    @property
+    def saved(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ import zstandard
 # version, applied offset, time of the last message; then zstd
 _HEAD = struct.Struct(">BqQ")
 _VERSION = 1
+# Kept: making a compressor costs more than compressing a small state. One thread uses it.
+_COMPRESSOR = zstandard.ZstdCompressor(level=3)
+_DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
 class UnreadableSnapshotError(ValueError):
@@ -26,7 +29,7 @@ class Snapshot:
     def pack(self) -> bytes:
         """Bytes for the snapshot topic."""
         head = _HEAD.pack(_VERSION, self.applied, self.last_ns)
-        return head + zstandard.ZstdCompressor(level=3).compress(self.state)
+        return head + _COMPRESSOR.compress(self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def unpack(packed: bytes) -> Snapshot:
     """Raises UnreadableSnapshotError."""
     head = read_head(packed)
     try:
-        state = zstandard.ZstdDecompressor().decompress(packed[_HEAD.size :])
+        state = _DECOMPRESSOR.decompress(packed[_HEAD.size :])
     except zstandard.ZstdError as error:
         raise UnreadableSnapshotError(f"snapshot at offset {head.applied} is damaged: {error}") from None
     return Snapshot(applied=head.applied, last_ns=head.last_ns, state=state)

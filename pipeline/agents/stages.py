@@ -52,5 +52,3 @@ def join() -> Stage:
 def all_stages() -> Iterable[Stage]:
     """Align, detect, join."""
     return [align(), detect(), join()]
-
-

@@ -11,7 +11,7 @@ import time
 import uuid
 from pathlib import Path
 
-from pipeline.embedded.errors import MissingProgramError, PartFailedError
+from pipeline.embedded.errors import EmbeddedError, MissingProgramError, PartFailedError
 from pipeline.embedded.kafka_jars import jars_for
 from pipeline.embedded.part import Part
 from pipeline.embedded.ports import LOOPBACK, choose_port, free_port, read_last_port
@@ -63,6 +63,8 @@ class KafkaBroker:
         """
         if self.pid is not None:
             return self.bootstrap
+        if "," in str(self._dir):
+            raise EmbeddedError(f"{self._dir}: Kafka cannot use a path with a comma; choose another data folder")
         java = find_java()
         self._dir.mkdir(parents=True, exist_ok=True)
         jars = jars_for(kafka_dir=self._dir, jars_dir=self._jars_dir)
@@ -92,7 +94,7 @@ class KafkaBroker:
         command = [java, HEAP, *FAST_START, f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"]
         command += [f"-Drootrank.log.dir={self._dir}", "-cp", f"{jars}/*"]
         self._format_once(command, properties)
-        self._part.start([*command, "kafka.Kafka", str(properties)])
+        self._part.start([*command, "kafka.Kafka", str(properties)], env=java_environment())
         self._wait_ready(timeout_s)
         (self._dir / "port").write_text(str(self._port), encoding="ascii")
         return self.bootstrap
@@ -150,6 +152,18 @@ def find_java() -> str:
     return java
 
 
+def java_environment() -> dict[str, str]:
+    """Return our environment with a locale in which java can open any file name."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
+
+
+def property_value(text: str) -> str:
+    """Return a text as a value of a Java properties file, which is Latin-1 with escapes."""
+    units = text.encode("utf-16-be")
+    codes = [units[index] << 8 | units[index + 1] for index in range(0, len(units), 2)]
+    return "".join(chr(code) if 32 < code < 127 and code != 92 else f"\\u{code:04x}" for code in codes)
+
+
 def answers_requests(port: int) -> bool:
     """Tell whether the broker has joined its cluster: a Metadata request names at least one broker.
 
@@ -184,7 +198,7 @@ advertised.listeners=PLAINTEXT://{LOOPBACK}:{port}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-log.dirs={log_dir}
+log.dirs={property_value(str(log_dir))}
 auto.create.topics.enable=false
 message.max.bytes=16777216
 num.network.threads=2

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,10 +53,10 @@ class Part:
             )
         end_process(record.part, grace_s=self.stop_grace_s)
 
-    def start(self, command: list[str]) -> None:
+    def start(self, command: list[str], *, env: Mapping[str, str] | None = None) -> None:
         """Start the command, its output in the log file, tied to this process so that it cannot outlive it."""
         self.end_stale()
-        self._process = start_child(command, self.log_file)
+        self._process = start_child(command, self.log_file, env=env)
         part, owner = identify(self._process.pid), identify(os.getpid())
         if part is not None and owner is not None:
             write_pid_file(self.pid_file, PidRecord(part=part, owner=owner))

@@ -21,15 +21,19 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Return the identity of a living process, or None when there is none (a zombie does not count)."""
+    """Return the identity of a living process, or None when there is none.
+
+    A zombie counts only while threads of it still run: until they end it holds its ports and locks.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()  # the command name before it may hold spaces and parentheses
-    if fields[0] in {"Z", "X"}:
+    state, threads, started_ticks = fields[0], int(fields[17]), int(fields[19])
+    if state in {"Z", "X"} and threads <= 1:
         return None
-    return ProcessIdentity(pid=pid, started_ticks=int(fields[19]))
+    return ProcessIdentity(pid=pid, started_ticks=started_ticks)
 
 
 def command_line(pid: int) -> str:

@@ -1,12 +1,15 @@
 """Rows on their way: collected per table, handed over in one piece with the offsets they came from."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from pipeline.store.rows import TableRow
 from pipeline.store.tables import BY_NAME, Table
+
+# Somebody looks at the screen for these: they wait only for what comes with them.
+HURRY_S: Final = 0.05
 
 Place = tuple[str, int]
 
@@ -32,25 +35,25 @@ class Buffer:
         self._offsets: dict[Place, int] = {}
         self._count = 0
         self._bytes = 0
-        self._since_s: float | None = None
+        self._due_s: float | None = None
 
     def add(self, place: Place, offset: int, rows: Iterable[TableRow], *, size: int, now_s: float) -> None:
         """Take the rows of one message (none is fine: its offset still counts). `size` is in bytes."""
-        if self._since_s is None:
-            self._since_s = now_s
+        due_s = now_s + self._max_age_s
         for table, row in rows:
             self._rows.setdefault(table.name, []).append(row)
             self._count += 1
+            if table.waited_for:
+                due_s = now_s + min(HURRY_S, self._max_age_s)
+        self._due_s = due_s if self._due_s is None else min(self._due_s, due_s)
         self._bytes += size
         self._offsets[place] = max(offset, self._offsets.get(place, -1))
 
     def due(self, now_s: float) -> bool:
         """Whether the block should be written now."""
-        if self._since_s is None:
+        if self._due_s is None:
             return False
-        return (
-            self._count >= self._max_rows or self._bytes >= self._max_bytes or now_s - self._since_s >= self._max_age_s
-        )
+        return self._count >= self._max_rows or self._bytes >= self._max_bytes or now_s >= self._due_s
 
     def take(self) -> Block:
         """The block so far; the buffer is empty afterwards."""

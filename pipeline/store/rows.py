@@ -72,35 +72,20 @@ def rows_of(record: Struct, delivery: Delivery) -> Iterator[TableRow]:
 
 
 def _raw_lines(batch: r.RawBatch, delivery: Delivery) -> Iterator[TableRow]:
-    resources: dict[str, dict[str, str]] = {}
     head = (batch.run, batch.run_id, batch.cluster, batch.reporter)
     batch_seq, version = unsigned(batch.batch_seq), delivery.version
     machine_id = batch.machine_id or ""
     for line in batch.records:
-        resource = resources.get(line.source)
-        if resource is None:
-            resource = resources[line.source] = _resource(batch, line.source)
+        said = batch.source_attributes.get(line.source, {})
         observed_ns = time_ns(line.observed_time_unix_nano)
         yield tables.RAW_LINES, (
             *head, line.source, line.generation, unsigned(line.offset), day(observed_ns),
             optional_unsigned(line.line_no), unsigned(line.seq), batch_seq, batch.shipper_id, batch.boot_id, machine_id,
-            resource["host.name"], line.truncated, signed(line.kernel_time_ns),
+            said.get("node", batch.reporter), line.truncated, signed(line.kernel_time_ns),
             observed_ns if line.time_unix_nano is None else time_ns(line.time_unix_nano), observed_ns,
-            *SYSLOG_SEVERITY.get(line.attributes.get("kmsg.priority", ""), ("", 0)), resource.get("kind", ""),
-            line.body, resource, line.attributes, version,
+            *SYSLOG_SEVERITY.get(line.attributes.get("kmsg.priority", ""), ("", 0)), said.get("kind", ""),
+            line.body, said, line.attributes, version,
         )  # fmt: skip
-
-
-def _resource(batch: r.RawBatch, source: str) -> dict[str, str]:
-    said = batch.source_attributes.get(source, {})
-    return {
-        **said,
-        "host.name": said.get("node", batch.reporter),
-        "rootrank.cluster": batch.cluster,
-        "rootrank.reporter": batch.reporter,
-        "rootrank.run": batch.run,
-        "log.file.path": source,
-    }
 
 
 def _gaps(batch: r.RawBatch | r.EventBatch, delivery: Delivery) -> Iterator[TableRow]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from msgspec import Struct, field
 
 from pipeline.store.buffer import Block, Buffer, Place
@@ -31,10 +31,10 @@ from schemas.topics import DEAD_LETTER, EVENTS, INCIDENTS, PLACEMENT, RAW
 log = logging.getLogger(__name__)
 
 TOPICS: Final[tuple[str, ...]] = (RAW.name, EVENTS.name, INCIDENTS.name, PLACEMENT.name, DEAD_LETTER.name)
-POLL_MS: Final = 200
+POLL_MS: Final = 100
 # Shippers speak every second: after so long without a word, ask whether the broker is there at all.
 SILENCE_S: Final = 5.0
-POLL_MESSAGES: Final = 2_000
+POLL_MESSAGES: Final = 500
 
 
 class SinkSettings(Struct, frozen=True, kw_only=True):
@@ -96,15 +96,19 @@ class StoreSink:
                 self._stored[place] = self._ask_stored(consumer, partition)
             for message in messages:
                 self._take(place, message)
-        if self._buffer.due(time.monotonic()):
-            block = self._buffer.take()
-            self._clickhouse(lambda: self._write(block))
-            self._commit(consumer, block)
+                self._write_if_due(consumer)
+        self._write_if_due(consumer)
         if polled:
             self._heard_s = time.monotonic()
         elif time.monotonic() - self._heard_s > SILENCE_S:
             self._kafka(lambda: _knock(self.settings.bootstrap))
             self._heard_s = time.monotonic()
+
+    def _write_if_due(self, consumer: Any) -> None:
+        if self._buffer.due(time.monotonic()):
+            block = self._buffer.take()
+            self._clickhouse(lambda: self._write(block))
+            self._commit(consumer, block)
 
     def _finish(self, consumer: Any) -> None:
         block = self._buffer.take()
@@ -120,7 +124,7 @@ class StoreSink:
     def _take(self, place: Place, message: Any) -> None:
         topic = place[0]
         rows: Any = ()
-        if message.offset <= self._stored[place]:
+        if message.offset <= self._stored.get(place, -1):
             self.counts.skipped[topic] += 1
         else:
             try:
@@ -233,7 +237,7 @@ def _knock(bootstrap: str) -> None:
             why = error
         else:
             return
-    raise KafkaConnectionError(f"Kafka at {bootstrap} does not answer ({why})")
+    raise ConnectionError(f"Kafka at {bootstrap} does not answer ({why})")
 
 
 class _Forget(ConsumerRebalanceListener):  # type: ignore[misc]

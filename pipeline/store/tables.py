@@ -7,12 +7,13 @@ from msgspec import Struct
 
 class Table(Struct, frozen=True, kw_only=True):
     """A table and the columns of a row. `latest_by`: of rows equal in the first so many columns only the last counts,
-    so one batch needs to carry only that one.
+    so one batch needs to carry only that one. `waited_for`: a person waits for these rows.
     """
 
     name: str
     columns: tuple[str, ...]
     latest_by: int = 0
+    waited_for: bool = False
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -61,6 +62,7 @@ INCIDENTS: Final = Table(
         "action_kind action_target action_why action_reference last_checkpoint checkpoint_at lost_gpu_hours "
         "resume_from not_network_because full_coverage gap_count incident version"
     ),
+    waited_for=True,
 )
 CHAIN_STEPS: Final = Table(
     name="chain_steps_rows",

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from pipeline.embedded.clickhouse.access import READER, require_reading
@@ -24,7 +25,6 @@ from pipeline.embedded.errors import EmbeddedError, MissingProgramError
 logger = logging.getLogger(__name__)
 
 USERS = Path(__file__).parents[1] / "clickhouse_users.xml"
-INSERT_CHUNK_BYTES = 1 << 20
 MAX_STATEMENTS = 16
 QUEUE_TIMEOUT_S = 60.0
 _NOT_STREAMED = "Streaming query is not supported"
@@ -70,7 +70,7 @@ class Engine:
                 "or set CLICKHOUSE_URL to a ClickHouse you have"
             ) from error
         self._open_session = Session
-        self._address = f"{data_dir / 'store'}?config-file={write_config(data_dir)}"
+        self._address = f"{data_dir / 'store'}?config-file={quote(str(write_config(data_dir)))}"
         self._slots = threading.BoundedSemaphore(MAX_STATEMENTS)
         try:
             self._anchor = Session(self._address)  # keeps merges and the engine alive between statements
@@ -132,17 +132,14 @@ class Engine:
             raise from_engine(error) from None
         return _blocks(result)
 
-    def insert(self, session: Any, head: InsertHead, data: BinaryIO) -> Written:
-        """Insert data that lie complete in a file; nothing is committed when they are malformed within one block."""
+    def insert(self, session: Any, head: InsertHead, data_file: Path) -> Written:
+        """Insert the data of a file. The engine reads it itself, so that all limits and settings of inserts hold."""
+        sql = f"{head.target} FROM INFILE {quoted_text(str(data_file))} COMPRESSION 'none' {head.settings}"
         try:
-            inserter = session.send_insert(head.statement, head.data_format)
-            with inserter:
-                while chunk := data.read(INSERT_CHUNK_BYTES):
-                    inserter.append(chunk)
-                result = inserter.finish()
+            result = session.query(f"{sql} FORMAT {head.data_format}", "Null")
         except Exception as error:
             raise from_engine(error) from None
-        return Written(rows=result.rows_written, bytes=result.bytes_written)
+        return Written(rows=result.rows_written(), bytes=result.bytes_written())
 
 
 def _blocks(result: Any) -> Iterator[bytes]:

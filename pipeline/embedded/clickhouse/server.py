@@ -3,15 +3,18 @@
 import io
 import logging
 import secrets
+import shutil
 import socket
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, cast
 
 import orjson
 
@@ -78,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = receive(cast("Any", self.rfile), self.headers, self.server.temporary)
         except StatementError as problem:
             self.close_connection = True  # what is left of the body cannot be told from a next request
-            self._send_problem(problem)
+            self._send_problem(problem, more={"Connection": "close"})
             return
         with closing(body):
             self._answer(body, writes_allowed=True)
@@ -125,13 +128,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _insert(self, session: Any, latin_head: InsertHead, statement: Statement, context: Context) -> None:
         if context.user != "default" or not context.writes_allowed:
             raise refusal(READONLY, "READONLY", f"{context.user}: Cannot execute INSERT in readonly mode.")
-        head = InsertHead(
-            statement=latin_head.statement.encode("latin-1").decode("utf-8", errors="replace"),
-            data_format=latin_head.data_format,
-            data_start=latin_head.data_start,
-        )
-        inline = statement.head[head.data_start :]
-        written = self.server.engine.insert(session, head, cast("BinaryIO", _Joined(inline, statement.body)))
+        head = replace(latin_head, target=_utf8(latin_head.target), settings=_utf8(latin_head.settings))
+        with tempfile.NamedTemporaryFile(dir=self.server.temporary) as data:
+            data.write(statement.head[head.data_start :])
+            shutil.copyfileobj(statement.body, data)
+            data.flush()
+            written = self.server.engine.insert(session, head, Path(data.name))
         summary = {"read_rows": written.rows, "written_rows": written.rows, "written_bytes": written.bytes}
         self._send_whole(b"", "text/plain; charset=UTF-8", "identity", summary=summary)
 
@@ -209,24 +211,14 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (more or {}).items():
             self.send_header(name, value)
 
-    def _send_problem(self, problem: StatementError) -> None:
+    def _send_problem(self, problem: StatementError, *, more: Mapping[str, str] | None = None) -> None:
         content = f"{problem.text} (version {self.server.engine.version} (chdb))\n".encode()
-        code = {"X-ClickHouse-Exception-Code": str(problem.code)}
+        code = {"X-ClickHouse-Exception-Code": str(problem.code), **(more or {})}
         self._send_whole(content, "text/plain; charset=UTF-8", "identity", status=problem.status, more=code)
 
 
-class _Joined:
-    """The data already read with the statement, then the rest of the body."""
-
-    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
-        self._first = first
-        self._rest = rest
-
-    def read(self, size: int) -> bytes:
-        if self._first:
-            first, self._first = self._first, b""
-            return first
-        return self._rest.read(size)
+def _utf8(latin: str) -> str:
+    return latin.encode("latin-1").decode("utf-8", errors="replace")
 
 
 def _with_late_error(blocks: Iterator[bytes], tag: str) -> Iterator[bytes]:

@@ -17,9 +17,10 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InsertHead:
-    """An INSERT that brings data: the statement without FORMAT, the format, and where the data start."""
+    """An INSERT that brings data: its table and columns, its SETTINGS clause, the format, where the data start."""
 
-    statement: str
+    target: str
+    settings: str
     data_format: str
     data_start: int
 
@@ -109,23 +110,30 @@ def output_format(sql: str) -> str | None:
 
 def split_insert(sql: str) -> InsertHead | None:
     """Return where the data of an INSERT start, or None for any other statement (INSERT ... SELECT included)."""
-    depth, previous = 0, Token(kind="sign", text="", end=0)
+    depth, settings_start, format_start = 0, -1, -1
     for index, token in enumerate(tokens(sql)):
         word = token.text.upper() if token.kind == "word" else ""
+        start = token.end - len(token.text)
         if index == 0 and word != "INSERT":
             return None
-        if previous.kind == "word" and previous.text.upper() == "FORMAT" and depth == 0 and token.kind == "word":
-            statement = sql[: previous.end - len(previous.text)]
-            return InsertHead(statement=statement, data_format=token.text, data_start=_after_newline(sql, token.end))
         if token.kind == "sign":
             depth += {"(": 1, ")": -1}.get(token.text, 0)
-        elif depth == 0 and word in {"SELECT", "WITH", "INFILE"}:
+        if depth or not word:
+            continue
+        if format_start >= 0:
+            return _insert_head(sql, settings_start, format_start, token.text, _after_newline(sql, token.end))
+        if word in {"SELECT", "WITH", "INFILE"}:
             return None
-        elif depth == 0 and word == "VALUES":
-            statement = sql[: token.end - len(token.text)]
-            return InsertHead(statement=statement, data_format="Values", data_start=token.end)
-        previous = token
+        if word == "VALUES":
+            return _insert_head(sql, settings_start, start, "Values", token.end)
+        format_start = start if word == "FORMAT" else -1
+        settings_start = start if word == "SETTINGS" else settings_start
     return None
+
+
+def _insert_head(sql: str, settings_start: int, end: int, data_format: str, data_start: int) -> InsertHead:
+    cut = settings_start if settings_start >= 0 else end
+    return InsertHead(target=sql[:cut], settings=sql[cut:end], data_format=data_format, data_start=data_start)
 
 
 def _after_newline(sql: str, position: int) -> int:

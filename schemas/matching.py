@@ -1,0 +1,203 @@
+"""Reads the pattern files of `schemas/signals` and finds, fast, whether a line can matter at all.
+
+A hint is a literal that begins and ends at word edges. Each hint has one key: its longest uncommon word. A line is
+cut into words once; a line without any key is done (about one microsecond), whatever the number of signals.
+"""
+
+import hashlib
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+# Words of so many harmless lines that they would make poor keys.
+COMMON_WORDS: Final = frozenset(
+    b"NCCL INFO WARN NVRM error Error ERROR failed from with the this that rank ranks Rank comm node step worker "
+    b"process to at on by of in is for and not was pid name kernel torch python task job time iteration loss data "
+    b"loading save has been have are GPU gpu NET IB Using using Channel via cudaDev busId nranks "
+    b"Connected connection Connection port Port module event PG GUID default_pg cpp "
+    b"RuntimeError ProcessGroupNCCL samples state DEBUG debug".split()
+)
+_WORD_BYTES: Final = bytes(b if chr(b).isalnum() or b == 0x5F or b > 0x7F else 0x20 for b in range(256))
+
+
+class SignalFileError(ValueError):
+    """A pattern file is wrong; the text names the file, the entry and the field, and what is expected."""
+
+
+@lru_cache(maxsize=1)
+def pattern_files() -> Mapping[str, bytes]:
+    """The content of every `signals/*.toml` by file name without suffix, sorted by name."""
+    folder = files("schemas").joinpath("signals")
+    found = {f.name.removesuffix(".toml"): f.read_bytes() for f in folder.iterdir() if f.name.endswith(".toml")}
+    return dict(sorted(found.items()))
+
+
+def digest(contents: Mapping[str, bytes]) -> str:
+    """SHA-256 over names and contents: two equal digests are equal rules."""
+    total = hashlib.sha256()
+    for name, content in sorted(contents.items()):
+        total.update(b"%s\0%d\0" % (name.encode(), len(content)))
+        total.update(content)
+    return total.hexdigest()
+
+
+def parse_toml(name: str, content: bytes) -> dict[str, Any]:
+    """Decode one pattern file; raises SignalFileError with the line of the mistake."""
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SignalFileError(f"{name}.toml: not valid TOML: {error}") from error
+
+
+def compile_pattern(where: str, pattern: str) -> re.Pattern[str]:
+    """Compile one pattern (ASCII classes); raises SignalFileError that says where it stands."""
+    try:
+        return re.compile(pattern, re.ASCII)
+    except re.error as error:
+        raise SignalFileError(f"{where}: not a regular expression: {error}") from error
+
+
+def words(text: str) -> list[bytes]:
+    """The words (letters, digits, underscores, anything outside ASCII) of a text, in order."""
+    return text.encode("utf-8", "surrogatepass").translate(_WORD_BYTES).split()
+
+
+def key_of(hint: str) -> bytes:
+    """The word by which a hint is looked up: its longest word that is not common; raises ValueError without a word."""
+    found = words(hint)
+    if not found:
+        raise ValueError(f"hint {hint!r} has no word: use at least one run of letters or digits")
+    return max(found, key=lambda word: (word not in COMMON_WORDS, len(word)))
+
+
+class HintIndex:
+    """Answers which numbered entries have a hint in a text."""
+
+    def __init__(self, hints: Iterable[tuple[str, int]], parts: Iterable[tuple[str, int]] = ()) -> None:
+        """Take pairs of literal and entry number: hints start and end at word edges, parts may stand inside words.
+
+        Each part costs a search of every line, so there are to be few. Raises ValueError for a hint without a word.
+        """
+        entries, self._parts = _numbers_by_text(hints), _numbers_by_text(parts)
+        by_key: dict[bytes, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+        for hint, numbers in entries.items():
+            by_key[key_of(hint)].append((hint, numbers))
+        self._by_key = dict(by_key)
+        self._keys = frozenset(by_key)
+        self.hints = frozenset(entries) | frozenset(self._parts)
+
+    def hit(self, text: str) -> bool:
+        """Whether any hint can be in the text. False is sure for text with its prefixes on; True may be wrong."""
+        if not self._keys.isdisjoint(text.encode("utf-8", "surrogatepass").translate(_WORD_BYTES).split()):
+            return True
+        for part in self._parts:
+            if part in text:
+                return True
+        # Colours and JSON escapes glue letters to the first word of what they wrap.
+        return "\x1b" in text or text.startswith("{")
+
+    def candidates(self, text: str) -> list[int]:
+        """Numbers of the entries with a hint in the text, ascending."""
+        found = text.encode("utf-8", "surrogatepass").translate(_WORD_BYTES).split()
+        numbers: set[int] = set()
+        for part, entries in self._parts.items():
+            if part in text:
+                numbers.update(entries)
+        if not self._keys.isdisjoint(found):
+            for key in self._keys.intersection(found):
+                for hint, entries in self._by_key[key]:
+                    if hint in text:
+                        numbers.update(entries)
+        return sorted(numbers)
+
+
+def _numbers_by_text(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    entries: dict[str, list[int]] = defaultdict(list)
+    for text, number in pairs:
+        entries[text].append(number)
+    return {text: tuple(numbers) for text, numbers in entries.items()}
+
+
+class PrefixEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `stamps.toml` or `wrappers.toml`: something that programs put in front of lines."""
+
+    name: str
+    starts: str
+    pattern: str
+    matches: list[str]
+    misses: list[str]
+    first: bool = False
+    last: bool = False
+    after: Literal["stamp"] | None = None
+    stamp: bool = False
+    fraction: Literal["keep", "drop"] = "keep"
+
+
+class JsonKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keys of a line that is one JSON object, by what they hold; the first key that is there counts."""
+
+    text: list[str]
+    time: list[str]
+    node: list[str]
+    process: list[str]
+    pid: list[str]
+    realtime_us: list[str]
+    boot_us: list[str]
+
+
+class _PrefixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    prefix: list[PrefixEntry]
+    ansi: str = ""
+    json: JsonKeys | None = None
+
+
+class Prefix(NamedTuple):
+    """A compiled entry: its rules and its match at a position."""
+
+    entry: PrefixEntry
+    match: Callable[[str, int], re.Match[str] | None]
+    starts: Callable[[str], re.Match[str] | None]
+
+
+class Prefixes(NamedTuple):
+    """All prefixes in the order in which they are tried, the colour escapes, and the JSON keys."""
+
+    prefixes: tuple[Prefix, ...]
+    ansi: re.Pattern[str]
+    json: JsonKeys
+
+
+@lru_cache(maxsize=1)
+def load_prefixes() -> Prefixes:
+    """Stamps, then wrappers; raises SignalFileError for a wrong file."""
+    contents = pattern_files()
+    stamps, wrappers = (_read_prefixes(name, contents) for name in ("stamps", "wrappers"))
+    if wrappers.json is None or not wrappers.ansi:
+        raise SignalFileError("wrappers.toml: ansi and [json] are needed")
+    return Prefixes(
+        tuple(_compile_prefix(entry) for file in (stamps, wrappers) for entry in file.prefix),
+        compile_pattern("wrappers.toml: ansi", wrappers.ansi),
+        wrappers.json,
+    )
+
+
+def _read_prefixes(name: str, contents: Mapping[str, bytes]) -> _PrefixFile:
+    if name not in contents:
+        raise SignalFileError(f"{name}.toml: is missing from schemas/signals; reinstall the package")
+    try:
+        return msgspec.convert(parse_toml(name, contents[name]), _PrefixFile)
+    except msgspec.ValidationError as error:
+        raise SignalFileError(f"{name}.toml: {error}") from error
+
+
+def _compile_prefix(entry: PrefixEntry) -> Prefix:
+    pattern = compile_pattern(f"prefix {entry.name}: pattern", entry.pattern)
+    starts = compile_pattern(f"prefix {entry.name}: starts", entry.starts)
+    return Prefix(entry, pattern.match, starts.match)

@@ -1,0 +1,64 @@
+"""How the attributes of signals are written: one spelling per meaning, always as text."""
+
+from collections.abc import Callable
+from typing import Final
+
+
+def pci(text: str) -> str:
+    """A PCI address in any spelling as dddd:bb:dd.f, lower case, function 0 where none is given."""
+    parts = text.lower().removeprefix("gpu").split(":")
+    if len(parts) == 2:
+        parts.insert(0, "0")
+    device, _, function = parts[-1].partition(".")
+    return f"{int(parts[0], 16):04x}:{int(parts[1], 16):02x}:{int(device, 16):02x}.{function or '0'}"
+
+
+def busid(text: str) -> str:
+    """NCCL's packed hexadecimal busId (domain, bus, device, function) as dddd:bb:dd.f."""
+    packed = int(text, 16)
+    return f"{packed >> 20:04x}:{packed >> 12 & 0xFF:02x}:{packed >> 4 & 0xFF:02x}.{packed & 0xF:x}"
+
+
+def _integer(text: str) -> str:
+    number = int(text)
+    if abs(number) >= 2**63:
+        raise ValueError(f"{text[:20]} is not a 64-bit number")
+    return str(number)
+
+
+def _pid(text: str) -> str:
+    number = _integer(text)
+    return "" if number == "0" else number
+
+
+def _process(text: str) -> str:
+    return "" if text == "<unknown>" else text.strip()
+
+
+def _aer(text: str) -> str:
+    if text.startswith("Correct"):
+        return "corrected"
+    return "nonfatal" if "Non-Fatal" in text else "fatal"
+
+
+def _oom(text: str) -> str:
+    return "memcg" if text.startswith("Memory cgroup") else "global"
+
+
+def _lower(text: str) -> str:
+    return text.lower()
+
+
+CONVERTERS: Final[dict[str, Callable[[str], str]]] = {
+    "int": _integer,
+    "pid": _pid,
+    "aer": _aer,
+    "oom": _oom,
+    "process": _process,
+    "pci": pci,
+    "busid": busid,
+    "lower": _lower,
+    "text": str.strip,
+    "seconds": str.strip,
+    "ms": str.strip,
+}

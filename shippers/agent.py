@@ -1,0 +1,167 @@
+"""The node agent at work: read, spool, deliver, until told to stop or until a recorded run has ended."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from schemas.records import ClockSample, Progress
+from schemas.topics import key_of
+from shippers.beacon import Beacons
+from shippers.clock import make_clock
+from shippers.config import Config
+from shippers.delivery import PROGRESS_EVERY_S, Delivery, say
+from shippers.pieces import Moment
+from shippers.reader import Batch, Reader
+from shippers.sink import KafkaSink, Sink
+from shippers.spool import Spool
+from shippers.writer import SpoolWriter
+
+STOP_S: Final = 3.0
+SAMPLES_EVERY_S: Final = 5.0  # how long clock samples wait for a batch with lines
+_FULL_RETRY_S: Final = 1.0
+
+
+class Agent:
+    """One node's agent on one spool."""
+
+    def __init__(self, config: Config, sink: Sink | None = None, tell: Callable[[str], None] = say) -> None:
+        """Open the spool. Raises SpoolLockedError, OSError."""
+        self._config = config
+        self._tell = tell
+        self._clock = make_clock(config)
+        self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
+        self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq)
+        self._writer = SpoolWriter(self._spool, self._reader, tell)
+        sink = sink or KafkaSink(config.kafka, key_of(config.cluster, config.reporter))
+        self._delivery = Delivery(self._spool, sink, self._clock.read, tell)
+        self._beacons: Beacons | None = None
+        if config.clock.beacon and config.clock.static is None:
+            self._beacons = Beacons(config, self._clock.boot_id, self._spool.shipper_id, tell)
+        self._samples: list[ClockSample] = []
+        self._last_progress: Progress | None = None
+        self._stopping = threading.Event()
+        self._samples_sent_s = self._progress_offered_s = float("-inf")
+
+    def request_stop(self) -> None:
+        """End soon; safe in a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> bool:
+        """Work until told to stop, or until the end file exists and all is read. Whether all was delivered."""
+        self._delivery.start()
+        if self._beacons is not None:
+            self._beacons.start()
+        try:
+            has_ended = False
+            while not self._stopping.is_set() and not has_ended:
+                has_ended = self._pass()
+                if self._delivery.failure is not None:
+                    raise self._delivery.failure
+            return self._finish(has_ended=has_ended)
+        finally:
+            self._reader.close()
+            self._spool.close()
+
+    def _pass(self) -> bool:
+        """Read what is new once. Whether a recorded run has been read to its end."""
+        if not self._writer.flush():
+            self._offer_progress()
+            self._stopping.wait(_FULL_RETRY_S)
+            return False
+        moment = self._moment()
+        read_bytes = 0
+        is_idle = True
+        for batch in self._reader.read_pass(moment):
+            is_idle = False
+            read_bytes += batch.size
+            self._writer.put(self._with_extras(batch))
+        self._put_extras()
+        is_written = self._writer.flush()
+        self._offer_progress()
+        if moment.ending:
+            return is_idle and is_written
+        if read_bytes < self._config.batch.bytes:
+            self._stopping.wait(self._config.batch.linger_ms / 1000)
+        return False
+
+    def _moment(self) -> Moment:
+        # Looked for before the pass: all that was written before the end file was made is then read.
+        is_ending = bool(self._config.end_file) and Path(self._config.end_file).exists()
+        return Moment(
+            observed_ns=self._clock.observed_ns(), mono_ns=time.monotonic_ns(), wall_ns=time.time_ns(), ending=is_ending
+        )
+
+    def _finish(self, *, has_ended: bool) -> bool:
+        if self._beacons is not None:
+            self._beacons.stop()
+        self._put_extras()
+        if self._writer.flush():
+            progress = self._reader.progress(self._spool.shipper_id, self._spool.durable_seq)
+            if has_ended:
+                self._wait_for_delivery()
+                progress = msgspec.structs.replace(progress, last_batch_seq=self._spool.durable_seq)
+            self._delivery.offer(msgspec.structs.replace(progress, ended=has_ended))
+        is_done = self._delivery.stop(STOP_S)
+        if self._delivery.failure is not None:
+            raise self._delivery.failure
+        if not is_done:
+            self._tell(f"stopped with {self._spool.backlog_bytes} bytes in the spool; the next start sends them")
+        return is_done
+
+    def _wait_for_delivery(self) -> None:
+        """A recorded run ends when Kafka has all of it, however long that takes."""
+        while self._spool.acked_seq < self._spool.durable_seq and not self._stopping.is_set():
+            self._put_extras()
+            self._writer.flush()
+            self._stopping.wait(0.02)
+            if self._delivery.failure is not None:
+                return
+
+    def _with_extras(self, batch: Batch) -> Batch:
+        """The batch with gap markers and clock samples that wait."""
+        if batch.is_worth_sending():
+            batch.gaps.extend(self._spool.take_found_gaps())
+            batch.gaps.extend(self._delivery.take_lost())
+            batch.samples.extend(self._take_samples())
+        return batch
+
+    def _put_extras(self) -> None:
+        """Gap markers, and clock samples that no lines came with for seconds, in a batch of their own."""
+        gaps = self._spool.take_found_gaps() + self._delivery.take_lost()
+        is_due = time.monotonic() - self._samples_sent_s >= SAMPLES_EVERY_S
+        samples = self._take_samples() if gaps or is_due else []
+        if gaps or samples:
+            self._writer.put(Batch(gaps=gaps, samples=samples, next_line_seq=self._reader.next_line_seq))
+
+    def _take_samples(self) -> list[ClockSample]:
+        samples = self._beacons.take_samples() if self._beacons is not None else []
+        if samples:
+            self._samples_sent_s = time.monotonic()
+        return samples
+
+    def _offer_progress(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._progress_offered_s < PROGRESS_EVERY_S / 2:
+            return
+        self._progress_offered_s = now_s
+        if self._writer.full_reason is None:
+            progress = self._reader.progress(self._spool.shipper_id, self._spool.durable_seq)
+            self._last_progress = progress
+        elif self._last_progress is not None:
+            progress = _paused(self._last_progress, self._writer.full_reason)
+        else:
+            return
+        self._delivery.offer(progress)
+
+
+def _paused(progress: Progress, reason: str) -> Progress:
+    """The same, with all that was being read now off."""
+    sources = [
+        msgspec.structs.replace(source, state="off", reason=reason, at_end=False) if source.state == "on" else source
+        for source in progress.sources
+    ]
+    return msgspec.structs.replace(progress, sources=sources)

@@ -1,0 +1,56 @@
+"""Who a spool folder belongs to: the process that has it now, and the shipper that it makes of every process."""
+
+import fcntl
+import os
+import uuid
+from pathlib import Path
+from typing import Final
+
+_PID_FILE: Final = "shipper.pid"
+_ID_FILE: Final = "shipper_id"
+
+
+class SpoolLockedError(Exception):
+    """Another process has the spool. The text says which."""
+
+
+def lock(folder: Path) -> int:
+    """Take the folder for this process; the lock ends with it. Raises SpoolLockedError, OSError."""
+    fd = os.open(folder / _PID_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
+        raise SpoolLockedError(
+            f"{folder}: process {pid} ships from this spool; stop it or set another [spool] dir"
+        ) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def shipper_id(folder: Path) -> str:
+    """The folder's random name, made at first use and kept."""
+    path = folder / _ID_FILE
+    known = path.read_text(encoding="ascii").strip() if path.exists() else ""
+    if known:
+        return known
+    fresh = str(uuid.uuid4())
+    scratch = path.with_suffix(".new")
+    with scratch.open("w", encoding="ascii") as file:
+        file.write(fresh + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    fsync_folder(folder)
+    return fresh
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make names in the folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

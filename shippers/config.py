@@ -1,0 +1,229 @@
+"""The settings of the node agent: one TOML file, environment overrides, every key with a default."""
+
+import difflib
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from schemas.lines import MAX_LINE_BYTES
+from schemas.records import ClockClaim, ClockReading
+from schemas.vocabulary import Run
+
+ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
+MIB: Final = 1024 * 1024
+# A byte may take six on the wire (\u0000), and a message may be 8 MiB: neither a line nor a batch may pass 1 MiB.
+MAX_BATCH_BYTES: Final = MIB
+_AGE_UNITS_NS: Final = {"s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+
+
+class ConfigError(ValueError):
+    """The settings cannot be used. The text names the file and the key."""
+
+
+class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file; an unknown key is an error."""
+
+
+class BatchSettings(_Table, frozen=True, kw_only=True):
+    """When a batch is closed. `linger_ms` is how often idle sources are looked at and what was read is shipped."""
+
+    lines: int = 1000
+    bytes: int = 512 * 1024
+    linger_ms: int = 50
+
+
+class KafkaSettings(_Table, frozen=True, kw_only=True):
+    """Where Kafka is and how to log in. Secrets are read from files."""
+
+    bootstrap: str = "localhost:9092"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    ssl_cafile: str = ""
+    ssl_certfile: str = ""
+    ssl_keyfile: str = ""
+    ssl_password_file: str = ""
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_username: str = ""
+    sasl_password_file: str = ""
+    compression: Literal["none", "gzip", "zstd"] = "zstd"
+
+
+class SpoolSettings(_Table, frozen=True, kw_only=True):
+    """The disk spool: where, and how large before the oldest batches are dropped (and counted)."""
+
+    dir: str = "/var/lib/rootrank-shipper"
+    max_bytes: int = 1024 * MIB
+
+
+class ClockSettings(_Table, frozen=True, kw_only=True):
+    """Claims about this node's clock. With `static` no host clock enters a record (replay)."""
+
+    claim: ClockClaim | None = None
+    static: ClockReading | None = None
+    boot_id: str = ""
+    beacon: bool = True
+    beacon_interval_ms: int = 1000
+
+
+class SourceSettings(_Table, frozen=True, kw_only=True):
+    """One thing to read. `name` is what lines call it; for a glob it is put before the file's own path."""
+
+    name: str = ""
+    kind: Literal["kernel", "application", "service"] = "application"
+    type: Literal["file", "kmsg"] = "file"
+    path: str = ""
+    attributes: dict[str, str] = {}
+    start_at: str = ""
+    max_line_bytes: int = MAX_LINE_BYTES
+
+
+class Config(_Table, frozen=True, kw_only=True):
+    """The whole file."""
+
+    cluster: str = "default"
+    reporter: str = ""
+    machine_id: str = ""
+    run: Run = "live"
+    run_id: str = ""
+    start_at: str = "15m"
+    end_file: str = ""
+    batch: BatchSettings = BatchSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    spool: SpoolSettings = SpoolSettings()
+    clock: ClockSettings = ClockSettings()
+    source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
+
+
+class StartAt(Struct, frozen=True, kw_only=True):
+    """Where reading begins at first sight. `age_ns`: only what is younger; None with `at_end` false: everything."""
+
+    at_end: bool = False
+    age_ns: int | None = None
+
+
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """The settings in `path` with overrides `ROOTRANK_SHIPPER__TABLE__KEY` applied. Raises ConfigError."""
+    try:
+        shape = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+    _refuse_unknown(Config, shape, str(path), "")
+    config = _convert(shape, str(path), strict=True)
+    overrides = {name: value for name, value in environment.items() if name.startswith(ENV_PREFIX)}
+    if overrides:
+        _override(shape, overrides)
+        config = _convert(shape, f"{path} with {', '.join(sorted(overrides))}", strict=False)
+    return _completed(config, str(path))
+
+
+def parse_start_at(text: str) -> StartAt:
+    """`end`, `beginning`, or an age such as `15m`. Raises ConfigError."""
+    if text == "end":
+        return StartAt(at_end=True)
+    if text == "beginning":
+        return StartAt()
+    number, unit = text[:-1], text[-1:]
+    if number.isdecimal() and unit in _AGE_UNITS_NS:
+        return StartAt(age_ns=int(number) * _AGE_UNITS_NS[unit])
+    raise ConfigError(f'start_at is "{text}"; write "end", "beginning" or an age such as "15m" (s, m, h, d)')
+
+
+def _convert(shape: dict[str, Any], where: str, *, strict: bool) -> Config:
+    try:
+        return msgspec.convert(shape, Config, strict=strict)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _refuse_unknown(table: type[Struct], shape: dict[str, Any], where: str, prefix: str) -> None:
+    known = {field.name: field.type for field in msgspec.structs.fields(table)}
+    for key, value in shape.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(known))}"
+            raise ConfigError(f"{where}: unknown key {prefix}{key}; {hint}")
+        inner = SourceSettings if key == "source" else _struct_in(known[key])
+        if inner is not None:
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, dict):
+                    _refuse_unknown(inner, item, where, f"{prefix}{key}.")
+
+
+def _struct_in(kind: Any) -> type[Struct] | None:
+    """The struct in a field's type, which may be optional."""
+    kinds = get_args(kind) or (kind,)
+    return next((each for each in kinds if isinstance(each, type) and issubclass(each, Struct)), None)
+
+
+def _override(shape: dict[str, Any], overrides: Mapping[str, str]) -> None:
+    for name, value in overrides.items():
+        *tables, key = name.removeprefix(ENV_PREFIX).lower().split("__")
+        inner = shape
+        for table in tables:
+            inner = inner.setdefault(table, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{name}: {table} cannot be set from the environment; use the file")
+        inner[key] = value
+        _refuse_unknown(Config, shape, f"environment {name}", "")
+
+
+def _completed(config: Config, where: str) -> Config:
+    """With defaults that depend on the machine, and with what types cannot say checked."""
+    config = msgspec.structs.replace(
+        config,
+        reporter=config.reporter or socket.gethostname(),
+        machine_id=config.machine_id or ("" if config.clock.static else _machine_id()),
+        run_id=config.run_id or config.run,
+    )
+    try:
+        _check_values(config)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return config
+
+
+def _check_values(config: Config) -> None:
+    parse_start_at(config.start_at)
+    _within("batch.lines", config.batch.lines, 1, 5000)
+    _within("batch.bytes", config.batch.bytes, 1024, MAX_BATCH_BYTES)
+    _within("batch.linger_ms", config.batch.linger_ms, 1, 1000)
+    _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
+    _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
+    seen: set[str] = set()
+    for source in config.source:
+        if not source.path:
+            raise ConfigError(f'source "{source.name}" has no path')
+        if source.start_at:
+            parse_start_at(source.start_at)
+        _within(f'max_line_bytes of source "{source.name or source.path}"', source.max_line_bytes, 256, MAX_LINE_BYTES)
+        name = source.name or source.path
+        if name in seen:
+            raise ConfigError(f'two sources are called "{name}"; give each its own name')
+        seen.add(name)
+    if config.run == "replay" and config.clock.static is None:
+        raise ConfigError(
+            'run = "replay" needs [clock.static]: the clock of this host says nothing about recorded lines'
+        )
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"{name} is {value}; it must be {low} to {high}")
+
+
+def _machine_id() -> str:
+    for path in (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id")):
+        try:
+            text = path.read_text(encoding="ascii", errors="replace").strip()
+        except OSError:
+            continue
+        if text:
+            return text
+    return ""

@@ -1,0 +1,192 @@
+"""The thread that takes batches from the spool, sends them one after another, and sends progress behind them."""
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from schemas import codec
+from schemas.records import ClockReading, Gap, Progress
+from schemas.topics import RAW
+from shippers.segment import Entry
+from shippers.sink import RecordRefusedError, Sink, SinkUnavailableError
+from shippers.spool import Spool
+
+PROGRESS_EVERY_S: Final = 0.8
+SAY_AFTER_S: Final = 3.0
+_BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_OFFERS_KEPT: Final = 8
+_SLICE_S: Final = 0.1
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    print(f"rootrank-shipper: {text}", file=sys.stderr, flush=True)
+
+
+class Delivery:
+    """Sends what is in the spool. A sink that is away is waited for, said once, and said once when it is back.
+
+    Progress is offered together with the batches that it covers and sent only after they are acknowledged; while
+    they are not, the last covered one is sent again, so that the node is not taken for dead.
+    """
+
+    def __init__(
+        self, spool: Spool, sink: Sink, read_clock: Callable[[], ClockReading], tell: Callable[[str], None] = say
+    ) -> None:
+        self._spool = spool
+        self._sink = sink
+        self._read_clock = read_clock
+        self._tell = tell
+        self._offers: deque[Progress] = deque()
+        self._covered: Progress | None = None
+        self._lost: list[Gap] = []
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._deadline_s = float("inf")
+        self._sent_progress_s = float("-inf")
+        self._is_away = False
+        self.is_finished = threading.Event()
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def offer(self, progress: Progress) -> None:
+        """A progress record to be sent when the batches up to its `last_batch_seq` are."""
+        with self._lock:
+            self._offers.append(progress)
+            if len(self._offers) > _OFFERS_KEPT:
+                del self._offers[_OFFERS_KEPT // 2]
+
+    def take_lost(self) -> list[Gap]:
+        """Gap markers for batches that the sink refused, to be put into the next batch. Each is given once."""
+        with self._lock:
+            lost, self._lost = self._lost, []
+        return lost
+
+    def stop(self, timeout_s: float) -> bool:
+        """Send what is left, then the last progress, for at most `timeout_s`. Whether all was sent."""
+        self._deadline_s = time.monotonic() + timeout_s
+        self._stopping.set()
+        self._thread.join(timeout_s + 2)
+        return self.is_finished.is_set()
+
+    def _run(self) -> None:
+        try:
+            self._deliver_all()
+        except BaseException as error:  # looked at by the thread that reads
+            self.failure = error
+        finally:
+            self._sink.close()
+
+    def _deliver_all(self) -> None:
+        while not self._is_late():
+            entry = self._spool.take(0 if self._stopping.is_set() else _SLICE_S)
+            if entry is not None:
+                self._deliver(entry)
+            is_last = entry is None and self._stopping.is_set()
+            if (is_last or self._is_progress_due()) and self._send_progress() and is_last:
+                self.is_finished.set()
+                return
+
+    def _deliver(self, entry: Entry) -> None:
+        try:
+            if self._send(entry.payload):
+                self._spool.acknowledge(entry)
+        except RecordRefusedError as refusal:
+            self._give_up(entry, str(refusal))
+
+    def _send(self, value: bytes) -> bool:
+        """Send until it is safe. False if the time to stop has come before."""
+        attempt = 0
+        while not self._is_late():
+            began_s = time.monotonic()
+            try:
+                pending = self._sink.send(value)
+                while not pending.wait(_SLICE_S):
+                    if self._is_late():
+                        return False
+                    if time.monotonic() - began_s > SAY_AFTER_S:
+                        self._say_away("Kafka does not acknowledge")
+                self._say_back()
+                return True
+            except SinkUnavailableError as error:
+                self._say_away(str(error))
+                self._pause(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
+                attempt += 1
+        return False
+
+    def _pause(self, seconds: float) -> None:
+        until_s = min(time.monotonic() + seconds, self._deadline_s)
+        while (left_s := min(until_s, self._deadline_s) - time.monotonic()) > 0:
+            time.sleep(min(left_s, _SLICE_S))
+
+    def _say_away(self, text: str) -> None:
+        if not self._is_away:
+            self._is_away = True
+            self._tell(f"{text}; batches are kept in the spool until it answers")
+
+    def _say_back(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            self._tell("Kafka answers again; sending what was kept")
+
+    def _give_up(self, entry: Entry, reason: str) -> None:
+        """Replace a batch that is refused for ever by gap markers, and wait until those are on disk."""
+        batch = codec.decode(RAW.name, entry.payload)
+        self._tell(f"batch {entry.batch_seq} is refused and given up: {reason}")
+        counts: dict[str, int] = {}
+        for line in batch.records:
+            counts[line.source] = counts.get(line.source, 0) + 1
+        with self._lock:
+            self._lost.extend(batch.gaps)
+            self._lost.extend(
+                Gap(source=source, reason=f"Kafka refused the batch: {reason}", lost_lines=count)
+                for source, count in counts.items()
+            )
+        mark = self._spool.durable_seq
+        while self._spool.durable_seq <= mark and not self._is_late():
+            time.sleep(_SLICE_S / 10)
+        if self._spool.durable_seq > mark:
+            self._spool.acknowledge(entry)
+
+    def _is_progress_due(self) -> bool:
+        return time.monotonic() - self._sent_progress_s >= PROGRESS_EVERY_S
+
+    def _send_progress(self) -> bool:
+        """Send the newest progress that is covered. Whether nothing that was offered is left."""
+        acked = self._spool.acked_seq
+        with self._lock:
+            if self._covered is None and self._offers:
+                self._covered = _nothing_read(self._offers[0])
+            while self._offers and self._offers[0].last_batch_seq <= acked:
+                self._covered = self._offers.popleft()
+            is_all = not self._offers
+        if self._covered is None:
+            return is_all
+        now = msgspec.structs.replace(
+            self._covered, clock=self._read_clock(), last_batch_seq=acked, spool_backlog_bytes=self._spool.backlog_bytes
+        )
+        try:
+            sent = self._send(codec.encode(now))
+        except RecordRefusedError as refusal:
+            self._tell(f"a progress record is refused: {refusal}")
+            return is_all
+        self._sent_progress_s = time.monotonic()
+        return sent and is_all
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._deadline_s
+
+
+def _nothing_read(progress: Progress) -> Progress:
+    """The same, before any of the batches it covers is known to have arrived."""
+    sources = [msgspec.structs.replace(source, read_through_unix_nano=0, at_end=False) for source in progress.sources]
+    return msgspec.structs.replace(progress, sources=sources, ended=False)

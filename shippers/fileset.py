@@ -1,0 +1,116 @@
+"""The files a source names: one path, or all that a glob matches, now and later."""
+
+import glob
+import itertools
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from schemas.records import SourceProgress
+from shippers.config import SourceSettings, StartAt
+from shippers.pieces import Moment
+from shippers.positions import SourcePosition
+from shippers.tail import LOOK_EVERY_NS, Tail
+
+_NEW: Final = SourcePosition()  # "seen before, nothing read": from its beginning
+
+
+class FileSet:
+    """The tails of one configured source."""
+
+    def __init__(self, settings: SourceSettings, start_at: StartAt, saved: Mapping[str, SourcePosition | None]) -> None:
+        self._settings = settings
+        self._start_at = start_at
+        self._saved = dict(saved)
+        self._pattern = settings.path if glob.has_magic(settings.path) else None
+        self._root = _fixed_part(settings.path)
+        self._look_mono_ns = 0
+        self._is_first_look = True
+        self.tails: dict[str, Tail] = {}
+        self.gone: list[str] = []
+        if self._pattern is None:
+            self._add(settings.name or settings.path, Path(settings.path), self._start_saved)
+        else:
+            self._resume_globbed()
+
+    def look(self, moment: Moment) -> None:
+        """See what files there are, and what became of those that are known."""
+        for tail in self.tails.values():
+            tail.look(moment)
+        if self._pattern is None or (moment.mono_ns < self._look_mono_ns and not moment.ending):
+            return
+        self._look_mono_ns = moment.mono_ns + LOOK_EVERY_NS
+        for name in [name for name, tail in self.tails.items() if tail.is_gone]:
+            self.tails.pop(name).close()
+            self.gone.append(name)
+        self._find_new(moment)
+        self._is_first_look = False
+
+    def progress(self) -> list[SourceProgress]:
+        """Progress of each file; of the glob itself where no file matches."""
+        if self.tails:
+            return [tail.progress() for tail in self.tails.values()]
+        return [
+            SourceProgress(
+                source=self._settings.name or self._settings.path,
+                state="off",
+                kind=self._settings.kind,
+                reason=f"no file matches {self._settings.path}",
+                attributes={"kind": self._settings.kind, **self._settings.attributes},
+            )
+        ]
+
+    def take_gone(self) -> list[str]:
+        """Names of streams that ended for good since the last call."""
+        gone, self.gone = self.gone, []
+        return gone
+
+    def close(self) -> None:
+        """Close all files."""
+        for tail in self.tails.values():
+            tail.close()
+
+    def _start_saved(self, name: str) -> SourcePosition | None:
+        return self._saved.pop(name, None)
+
+    def _find_new(self, moment: Moment) -> None:
+        known = {tail.path for tail in self.tails.values()}
+        being_read = set[int]().union(*(tail.open_inodes() for tail in self.tails.values()))
+        paths = map(Path, glob.iglob(self._settings.path, recursive=True))  # noqa: PTH207 (the pattern is absolute)
+        for path in sorted(path for path in paths if path not in known):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            if not stat.S_ISREG(status.st_mode) or status.st_ino in being_read or self._is_read(path, status.st_ino):
+                continue
+            name = self._name_of(path)
+            self._add(name, path, lambda name: None if self._is_first_look else _NEW)
+            self.tails[name].look(moment)
+
+    def _is_read(self, path: Path, inode: int) -> bool:
+        return any(tail.has_finished(path, inode) for tail in self.tails.values())
+
+    def _add(self, name: str, path: Path, saved: Callable[[str], SourcePosition | None]) -> None:
+        self.tails[name] = Tail(name, path, self._settings, self._start_at, saved(name), self._is_read)
+
+    def _resume_globbed(self) -> None:
+        for name, position in list(self._saved.items()):
+            if position is not None and position.path.startswith(str(self._root)) and self._matches(name, position):
+                self._add(name, Path(position.path), self._start_saved)
+
+    def _matches(self, name: str, position: SourcePosition) -> bool:
+        return name == self._name_of(Path(position.path))
+
+    def _name_of(self, path: Path) -> str:
+        try:
+            inner = str(path.relative_to(self._root))
+        except ValueError:
+            inner = str(path)
+        return f"{self._settings.name}/{inner}" if self._settings.name else inner
+
+
+def _fixed_part(pattern: str) -> Path:
+    parts = itertools.takewhile(lambda part: not glob.has_magic(part), Path(pattern).parts)
+    return Path(*parts)

@@ -1,0 +1,60 @@
+"""What sources hand to the reader, and what the reader hands to them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from schemas.records import Gap, RawLine, SourceProgress
+from shippers.positions import SourcePosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When a pass over all sources happens.
+
+    `observed_ns` is the wall time that goes into records (0 where no host clock may), `mono_ns` drives timers,
+    `wall_ns` is for file ages. `ending`: nothing more will be written, so what is torn is complete.
+    """
+
+    observed_ns: int
+    mono_ns: int
+    wall_ns: int
+    ending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How much one read may return; a single line may be larger than `size`."""
+
+    lines: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Lines of one source with the position after them. Without lines: only a position or gaps to be kept."""
+
+    source: str
+    position: SourcePosition | None
+    lines: list[RawLine] = field(default_factory=list)
+    size: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+
+
+class Source(Protocol):
+    """A named stream of lines."""
+
+    name: str
+    attributes: dict[str, str]
+
+    def look(self, moment: Moment) -> None:
+        """Look for what changed around the stream (rotation, creation, permission)."""
+
+    def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
+        """The next lines; None at the end."""
+
+    def progress(self) -> SourceProgress:
+        """How far the stream is read."""
+
+    def close(self) -> None:
+        """Close what is open."""

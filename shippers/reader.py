@@ -1,0 +1,173 @@
+"""Passes over all sources: what they give becomes raw batches, each with the positions after its last line."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas import codec
+from schemas.records import ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
+from shippers.clock import Clock
+from shippers.config import Config, SourceSettings, parse_start_at
+from shippers.fileset import FileSet
+from shippers.kmsg import KernelRing
+from shippers.pieces import Limit, Moment, Piece, Source
+from shippers.positions import Positions
+
+_PASS_BYTES: Final = 1024 * 1024
+_SOURCE_BYTES: Final = 512 * 1024  # of one source in one pass: a storm in one file does not keep others waiting
+
+
+@dataclass(slots=True)
+class Batch:
+    """What was read, with the positions after it."""
+
+    lines: list[RawLine] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    samples: list[ClockSample] = field(default_factory=list)
+    positions: Positions = field(default_factory=dict)
+    size: int = 0
+    next_line_seq: int = 0
+
+    def is_worth_sending(self) -> bool:
+        """Whether it holds more than positions."""
+        return bool(self.lines or self.gaps or self.samples)
+
+
+class Reader:
+    """All sources of the settings."""
+
+    def __init__(self, config: Config, clock: Clock, saved: Positions, next_line_seq: int = 0) -> None:
+        self._config = config
+        self._clock = clock
+        self._numbers = itertools.count(next_line_seq)
+        self._last_number = next_line_seq - 1
+        self._filesets: list[FileSet] = []
+        self._rings: list[KernelRing] = []
+        self._start = 0
+        self._gone: list[str] = []
+        self._batch = Batch()
+        for settings in config.source:
+            self._add(settings, saved)
+
+    def read_pass(self, moment: Moment) -> Iterator[Batch]:
+        """Batches of what is new. Nothing is new where none comes. Take all of them."""
+        self.look(moment)
+        self._batch = self._new_batch()
+        budget = _PASS_BYTES
+        for source in self._in_turn():
+            for piece in self._pieces(source, moment):
+                budget -= piece.size
+                if self._batch.lines and self._batch.size + piece.size > self._config.batch.bytes:
+                    yield self._take_batch()
+                self._put(piece)
+                if len(self._batch.lines) >= self._config.batch.lines or self._batch.size >= self._config.batch.bytes:
+                    yield self._take_batch()
+            if budget <= 0:
+                break
+        if self._batch.is_worth_sending() or self._batch.positions:
+            yield self._take_batch()
+
+    def look(self, moment: Moment) -> None:
+        """See what there is to read."""
+        for fileset in self._filesets:
+            fileset.look(moment)
+            self._gone.extend(fileset.take_gone())
+        for ring in self._rings:
+            ring.look(moment)
+
+    @property
+    def next_line_seq(self) -> int:
+        """The first line number that is not used."""
+        return self._last_number + 1
+
+    def encode(self, batch: Batch, shipper_id: str, batch_seq: int) -> bytes:
+        """The batch as it goes over the wire."""
+        config = self._config
+        record = RawBatch(
+            run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
+            boot_id=self._clock.boot_id, shipper_id=shipper_id, batch_seq=batch_seq, clock=self._clock.read(),
+            machine_id=config.machine_id or None, clock_claim=config.clock.claim, clock_samples=batch.samples,
+            records=batch.lines, gaps=batch.gaps, source_attributes=self._attributes(batch),
+        )  # fmt: skip
+        return codec.encode(record)
+
+    def progress(self, shipper_id: str, last_batch_seq: int) -> Progress:
+        """How far all sources are read."""
+        config = self._config
+        return Progress(
+            run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
+            boot_id=self._clock.boot_id, shipper_id=shipper_id, last_batch_seq=last_batch_seq,
+            clock=self._clock.read(), machine_id=config.machine_id or None, clock_claim=config.clock.claim,
+            sources=self.source_progress(),
+        )  # fmt: skip
+
+    def source_progress(self) -> list[SourceProgress]:
+        """Progress of each source."""
+        return [
+            *(ring.progress() for ring in self._rings),
+            *(each for fileset in self._filesets for each in fileset.progress()),
+        ]
+
+    def close(self) -> None:
+        """Close all sources."""
+        for fileset in self._filesets:
+            fileset.close()
+        for ring in self._rings:
+            ring.close()
+
+    def _add(self, settings: SourceSettings, saved: Positions) -> None:
+        start_at = parse_start_at(settings.start_at or self._config.start_at)
+        if settings.type == "kmsg" and not settings.path.startswith("/dev/"):
+            self._filesets.append(FileSet(settings, start_at, saved))
+        elif settings.type == "kmsg":
+            name = settings.name or settings.path
+            self._rings.append(KernelRing(settings, start_at, self._clock.boot_id, saved.get(name)))
+        else:
+            self._filesets.append(FileSet(settings, start_at, saved))
+
+    def _in_turn(self) -> list[Source]:
+        """All sources, each pass beginning with another."""
+        sources: list[Source] = [*self._rings, *(tail for each in self._filesets for tail in each.tails.values())]
+        self._start = (self._start + 1) % max(1, len(sources))
+        return sources[self._start :] + sources[: self._start]
+
+    def _pieces(self, source: Source, moment: Moment) -> Iterator[Piece]:
+        left = _SOURCE_BYTES
+        while left > 0:
+            limit = Limit(
+                lines=max(1, self._config.batch.lines - len(self._batch.lines)),
+                size=max(4096, self._config.batch.bytes - self._batch.size),
+            )
+            piece = source.read(limit, moment, self._numbers)
+            if piece is None:
+                return
+            left -= max(1, piece.size)
+            yield piece
+
+    def _new_batch(self) -> Batch:
+        gone, self._gone = self._gone, []
+        return Batch(positions=dict.fromkeys(gone), next_line_seq=self._last_number + 1)
+
+    def _take_batch(self) -> Batch:
+        batch, self._batch = self._batch, self._new_batch()
+        return batch
+
+    def _put(self, piece: Piece) -> None:
+        batch = self._batch
+        batch.lines.extend(piece.lines)
+        batch.gaps.extend(piece.gaps)
+        batch.positions[piece.source] = piece.position
+        batch.size += piece.size
+        if piece.lines:
+            self._last_number = piece.lines[-1].seq
+        batch.next_line_seq = self._last_number + 1
+
+    def _attributes(self, batch: Batch) -> dict[str, dict[str, str]]:
+        named = {line.source for line in batch.lines}
+        return {source.name: source.attributes for source in self._all() if source.name in named}
+
+    def _all(self) -> Iterator[Source]:
+        yield from self._rings
+        for fileset in self._filesets:
+            yield from fileset.tails.values()

@@ -1,0 +1,91 @@
+"""Files that log rotation has put beside a path: under which names, and which of them have been read."""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from shippers.generation import Generation, ReplacedError, head_of
+from shippers.positions import HEAD_BYTES, Finished, Position
+
+FINISHED_KEPT: Final = 64
+COMPRESSED: Final = (".gz", ".xz", ".zst", ".bz2")
+_WITHOUT_MARKS: Final = str.maketrans("", "", ".-_:TZ")
+
+Found = tuple[Path, os.stat_result]
+
+
+def is_rotated_name(name: str, base: str) -> bool:
+    """Whether `name` is `base` with what log rotation appends: a number, a date, `old`, and maybe a compression."""
+    if not name.startswith(base) or name == base:
+        return False
+    ending = name.removeprefix(base)
+    for compressed in COMPRESSED:
+        ending = ending.removesuffix(compressed)
+    mark = ending.translate(_WITHOUT_MARKS)
+    return ending[:1] in {".", "-", "_"} and (mark.isdecimal() or mark in {"old", "bak"})
+
+
+def rotated_files(path: Path) -> list[Found]:
+    """Files beside `path` with its name and a rotation's ending, oldest first."""
+    try:
+        with os.scandir(path.parent) as entries:
+            found = [
+                (Path(entry.path), entry.stat(follow_symlinks=False))
+                for entry in entries
+                if is_rotated_name(entry.name, path.name) and entry.is_file(follow_symlinks=False)
+            ]
+    except OSError:
+        return []
+    return sorted(found, key=lambda item: item[1].st_mtime_ns)
+
+
+def open_copy(path: Path, position: Position) -> Generation | None:
+    """A rotated file that holds what was read up to `position`: a copy made before the file was truncated."""
+    for candidate, _ in reversed(rotated_files(path)):
+        with contextlib.suppress(OSError, ReplacedError):
+            return Generation.open(candidate, position)
+    return None
+
+
+def continues(path: Path, position: Position) -> bool:
+    """Whether a file holds what was read up to `position`."""
+    try:
+        Generation.open(path, position).close()
+    except (OSError, ReplacedError):
+        return False
+    return True
+
+
+class FinishedFiles:
+    """Files of a stream that need not be read (again). Inodes are used again, so first bytes are compared too."""
+
+    def __init__(self, saved: tuple[Finished, ...] = ()) -> None:
+        self._files = list(saved)
+
+    def has(self, path: Path, inode: int) -> bool:
+        """Whether the file is one of them, and still the same."""
+        try:
+            return any(each.inode == inode and head_of(path, each.head.size) == each.head for each in self._files)
+        except OSError:
+            return False
+
+    def add(self, generation: Generation) -> None:
+        """A file that was read to its end."""
+        self._files.append(Finished(generation.inode, generation.position().head))
+
+    def add_all_beside(self, path: Path) -> None:
+        """What lies rotated beside the path: older than our first sight, or a copy of what was read."""
+        for each, status in rotated_files(path):
+            if not self.has(each, status.st_ino):
+                with contextlib.suppress(OSError):
+                    self._files.append(Finished(status.st_ino, head_of(each, HEAD_BYTES)))
+
+    def forget_absent(self, found: list[Found]) -> None:
+        """Keep only files that are still there."""
+        inodes = {status.st_ino for _, status in found}
+        self._files = [each for each in self._files if each.inode in inodes]
+
+    def saved(self) -> tuple[Finished, ...]:
+        """What to save."""
+        return tuple(self._files[-FINISHED_KEPT:])

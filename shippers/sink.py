@@ -1,0 +1,197 @@
+"""Where records go: Kafka, or standard output.
+
+A sink takes one record at a time and says when it is safe. So the order is kept whatever fails: a record is sent again,
+under the same batch number, before any later one is.
+"""
+
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol
+
+from kafka import KafkaProducer
+from kafka import errors as kafka_errors
+from kafka.future import Future
+
+from schemas.topics import RAW
+from shippers.config import KafkaSettings
+
+MAX_BLOCK_MS: Final = 2000
+_CONNECT_S: Final = 1.0
+# Longer than a broker's restart: the producer itself retries in order and without duplicates that long.
+_DELIVERY_MS: Final = 120_000
+_NEVER_TAKEN: Final = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
+
+
+class SinkUnavailableError(Exception):
+    """The sink cannot be reached now; sending again later may do. The text says what was tried."""
+
+
+class RecordRefusedError(Exception):
+    """The sink will never take this record. The text says why."""
+
+
+class Pending(Protocol):
+    """A record on its way."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it is safe. Raises SinkUnavailableError, RecordRefusedError."""
+
+
+class Sink(Protocol):
+    """Takes records in order."""
+
+    def send(self, value: bytes) -> Pending:
+        """Begin to send. Raises SinkUnavailableError, RecordRefusedError."""
+
+    def close(self) -> None:
+        """Give up what is on its way, within a second."""
+
+
+class Done:
+    """A record that is safe."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """True."""
+        return True
+
+
+class StdoutSink:
+    """One line of JSON a record."""
+
+    def __init__(self, stream: BinaryIO | None = None) -> None:
+        self._stream = stream or sys.stdout.buffer
+
+    def send(self, value: bytes) -> Pending:
+        """Write and flush. Raises BrokenPipeError when nobody reads."""
+        self._stream.write(value + b"\n")
+        self._stream.flush()
+        return Done()
+
+    def close(self) -> None:
+        """Nothing: the stream is not ours."""
+
+
+class KafkaSink:
+    """The raw topic. Idempotent, acks=all, compressed; connects when first used and again after a failure."""
+
+    def __init__(self, settings: KafkaSettings, key: bytes, topic: str = RAW.name) -> None:
+        self._settings = settings
+        self._key = key
+        self._topic = topic
+        self._producer: KafkaProducer | None = None
+
+    def send(self, value: bytes) -> Pending:
+        """Hand the record to the producer."""
+        try:
+            if self._producer is None:
+                self._producer = connect(self._settings)
+            return _PendingAck(self, self._producer.send(self._topic, value=value, key=self._key))
+        except _NEVER_TAKEN as error:
+            raise RecordRefusedError(str(error)) from None
+        except kafka_errors.KafkaTimeoutError:
+            self.drop_connection()
+            raise SinkUnavailableError(f"topic {self._topic} is not known to Kafka; create the topics first") from None
+        except kafka_errors.KafkaError as error:
+            self.drop_connection()
+            raise SinkUnavailableError(f"Kafka at {self._settings.bootstrap}: {describe(error)}") from None
+
+    def drop_connection(self) -> None:
+        """Start anew with the next record."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.close(timeout=0.5)
+            except kafka_errors.KafkaError:
+                return  # what was on its way is sent again
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.drop_connection()
+
+
+class _PendingAck:
+    def __init__(self, sink: KafkaSink, future: Future) -> None:
+        self._sink = sink
+        self._future = future
+        self._answered = threading.Event()
+        future.add_both(lambda _: self._answered.set())
+
+    def wait(self, timeout_s: float) -> bool:
+        if not self._answered.wait(timeout_s):
+            return False
+        error = self._future.exception
+        if error is None:
+            return True
+        self._sink.drop_connection()  # an idempotent producer takes nothing more after an error
+        if isinstance(error, _NEVER_TAKEN):
+            raise RecordRefusedError(str(error))
+        raise SinkUnavailableError(f"Kafka did not take a batch: {describe(error)}")
+
+
+def connect(settings: KafkaSettings, **changes: Any) -> KafkaProducer:
+    """A producer. Raises SinkUnavailableError within seconds where nothing listens or the login fails."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": addresses(settings),
+        "enable_idempotence": True,
+        "acks": "all",
+        "compression_type": None if settings.compression == "none" else settings.compression,
+        "max_request_size": RAW.max_message_bytes,
+        "max_block_ms": MAX_BLOCK_MS,
+        "delivery_timeout_ms": _DELIVERY_MS,
+        "reconnect_backoff_max_ms": 2000,
+        "bootstrap_timeout_ms": 4000,
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+        **_security(settings),
+        **changes,
+    }
+    if not any(_listens(address) for address in addresses(settings)):
+        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: nothing listens there")
+    try:
+        return KafkaProducer(**options)
+    except kafka_errors.KafkaError as error:
+        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {describe(error)}") from None
+    except OSError as error:
+        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {error}") from None
+
+
+def addresses(settings: KafkaSettings) -> list[str]:
+    """The bootstrap addresses."""
+    return [each.strip() for each in settings.bootstrap.split(",") if each.strip()]
+
+
+def describe(error: BaseException) -> str:
+    """The kind of an error and what it says, on one line."""
+    return " ".join(f"{type(error).__name__} {error}".split())
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _security(settings: KafkaSettings) -> dict[str, Any]:
+    options: dict[str, Any] = {"security_protocol": settings.security_protocol}
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        if getattr(settings, name):
+            options[name] = getattr(settings, name)
+    if settings.ssl_password_file:
+        options["ssl_password"] = _secret(settings.ssl_password_file)
+    if settings.sasl_mechanism:
+        options["sasl_mechanism"] = settings.sasl_mechanism
+        options["sasl_plain_username"] = settings.sasl_username
+        options["sasl_plain_password"] = _secret(settings.sasl_password_file)
+    return options
+
+
+def _secret(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\n")
+    except OSError as error:
+        raise SinkUnavailableError(f"the secret in {path} cannot be read: {error.strerror}") from None

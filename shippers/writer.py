@@ -1,0 +1,63 @@
+"""Batches into the spool: numbered, fsynced together, kept and written again when the disk was full."""
+
+from collections import deque
+from collections.abc import Callable
+
+from shippers.reader import Batch, Reader
+from shippers.spool import Spool, SpoolFullError
+
+
+class SpoolWriter:
+    """Writes batches in order. While the disk is full it keeps them, and nothing more should be read."""
+
+    def __init__(self, spool: Spool, reader: Reader, tell: Callable[[str], None]) -> None:
+        self._spool = spool
+        self._reader = reader
+        self._tell = tell
+        self._waiting: deque[Batch] = deque()
+        self._appended: list[tuple[int, Batch]] = []
+        self.full_reason: str | None = None
+
+    def put(self, batch: Batch) -> None:
+        """A batch to be written by the next `flush`."""
+        self._waiting.append(batch)
+
+    def flush(self) -> bool:
+        """Write and sync all that waits. False where the disk takes no more; said once."""
+        try:
+            while self._waiting:
+                self._append(self._waiting[0])
+                self._appended.append((self._spool.last_seq, self._waiting.popleft()))
+            self._spool.sync()
+        except SpoolFullError as error:
+            self._take_back()
+            if self.full_reason is None:
+                self._tell(f"the spool cannot be written: {error}; reading pauses until there is room, nothing is lost")
+            self.full_reason = f"spool: {error}; reading is paused"
+            return False
+        self._appended.clear()
+        if self.full_reason is not None:
+            self._tell("the spool can be written again; reading goes on")
+            self.full_reason = None
+        return True
+
+    def _append(self, batch: Batch) -> None:
+        if batch.is_worth_sending():
+            batch.gaps.extend(self._spool.make_room(2 * batch.size))
+            payload = self._reader.encode(batch, self._spool.shipper_id, self._spool.last_seq + 1)
+            self._spool.append(payload, batch.positions, len(batch.lines), batch.next_line_seq)
+        else:
+            self._spool.append(b"", batch.positions, 0, batch.next_line_seq)
+
+    def _take_back(self) -> None:
+        """Let what is not on disk wait again, in order."""
+        last_durable = max(
+            (
+                index
+                for index, (seq, batch) in enumerate(self._appended)
+                if seq <= self._spool.durable_seq and batch.is_worth_sending()
+            ),
+            default=-1,
+        )
+        self._waiting.extendleft(batch for _, batch in reversed(self._appended[last_durable + 1 :]))
+        self._appended.clear()

@@ -1,0 +1,312 @@
+"""Detect: what an investigation concludes depends on what it was given, not on how it arrived."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.core.investigation import SETTLE_NS, SILENT_NS, Investigation
+from pipeline.core.keys import node_key
+from pipeline.rules import load_rules
+from schemas.records import DELIVERY_FIELDS, Event, EventBatch, Gap, Incident, NodeProgress, Verdict
+from tests.strategies import (
+    CLUSTER,
+    JOB_KEY,
+    SECOND,
+    T0,
+    event,
+    event_batch,
+    incident_of,
+    lost_gpu,
+    node_progress,
+    placed,
+    verdicts,
+    waited,
+)
+
+RULES = load_rules()
+END_NS = T0 + 700 * SECOND
+
+
+def _new(key: str = JOB_KEY) -> Investigation:
+    return Investigation.new(RULES, "test", key)
+
+
+def _apply(investigation: Investigation, *records: msgspec.Struct, now_ns: int = T0) -> list[Verdict]:
+    return [v for record in records for v in verdicts(investigation.apply(record, now_ns=now_ns))]
+
+
+def _content(incident: Incident) -> str:
+    shape = {k: v for k, v in msgspec.to_builtins(incident).items() if k not in DELIVERY_FIELDS}
+    return msgspec.json.encode(shape, order="sorted").decode()
+
+
+def _last(found: Sequence[Verdict]) -> dict[str, str]:
+    """The last word of each verdict; what was withdrawn is absent."""
+    last: dict[str, str] = {}
+    for verdict in found:
+        if verdict.withdrawn:
+            last.pop(verdict.verdict_id, None)
+        else:
+            last[verdict.verdict_id] = _content(incident_of(verdict))
+    return last
+
+
+# --- any order, any cut, any restart ------------------------------------------------------------------------------
+
+ALPHA = [
+    placed(0, "alpha", world=4),
+    placed(1, "alpha", world=4, bus="0000:43:00.0"),
+    event("nccl.socket.closed", node="alpha", source="rank0", offset=5, rank=0, at_ns=T0 + 4 * SECOND, bound_ns=5 * SECOND),
+    waited(0, "alpha", bound_ns=5 * SECOND),
+    waited(1, "alpha", bound_ns=5 * SECOND),
+    event("elastic.failed", node="alpha", source="agent", offset=8, rank=0, at_ns=T0 + 603 * SECOND, bound_ns=5 * SECOND,
+          attributes={"exitcode": "-6", "pid": "800"}),
+]  # fmt: skip
+BETA = [
+    placed(2, "beta", world=4, bus="0000:5e:00.0"),
+    placed(3, "beta", world=4, bus="0000:9d:00.0"),
+    event("pcie.aer", node="beta", source="kern", offset=70, bus="0000:5e:00.0", at_ns=T0 - SECOND, bound_ns=5 * SECOND,
+          attributes={"severity": "fatal"}, role="cause"),
+    lost_gpu("beta", bound_ns=5 * SECOND),
+    event("cuda.error", node="beta", source="rank2", offset=9, rank=2, at_ns=None),
+    waited(3, "beta", bound_ns=5 * SECOND),
+]  # fmt: skip
+
+
+def _stream(node: str, events: Sequence[Event], cuts: Sequence[int], through_ns: int = END_NS) -> list[msgspec.Struct]:
+    """A node's records: its events in batches cut where `cuts` says, a progress in the middle, "ended" last."""
+    edges = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
+    parts = [events[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    records: list[msgspec.Struct] = [event_batch(node, seq, part) for seq, part in enumerate(parts, 1)]
+    records.insert(len(records) // 2, node_progress(node, T0))
+    return [*records, node_progress(node, through_ns, ended=True)]
+
+
+_REFERENCE = [*_stream("alpha", ALPHA, []), *_stream("beta", BETA, [])]
+
+
+def _reference() -> dict[str, str]:
+    return _last(_apply(_new(), *_REFERENCE))
+
+
+@given(
+    cuts=st.tuples(st.lists(st.integers(1, 6), max_size=3), st.lists(st.integers(1, 6), max_size=3)),
+    choices=st.lists(st.booleans(), min_size=12, max_size=12),
+    restarts=st.sets(st.integers(0, 12), max_size=4),
+    repeats=st.sets(st.integers(0, 12), max_size=4),
+    steps=st.lists(st.integers(0, 3 * SECOND), min_size=12, max_size=12),
+)
+@settings(max_examples=120, deadline=None)
+def test_any_interleaving_any_cut_any_restart_and_repeats_give_the_same_final_verdicts(
+    cuts: tuple[list[int], list[int]], choices: list[bool], restarts: set[int], repeats: set[int], steps: list[int]
+) -> None:
+    streams = [_stream("alpha", ALPHA, cuts[0]), _stream("beta", BETA, cuts[1])]
+    investigation, found, now_ns = _new(), [], T0
+    for number in range(sum(len(stream) for stream in streams)):
+        wanted = 0 if choices[number % len(choices)] else 1
+        record = streams[wanted if streams[wanted] else 1 - wanted].pop(0)
+        now_ns += steps[number % len(steps)]
+        if number in restarts:
+            investigation = Investigation.restore(RULES, "test", investigation.snapshot())
+        found += _apply(investigation, record, now_ns=now_ns)
+        if number in repeats:
+            found += _apply(investigation, record, now_ns=now_ns)
+    assert _last(found) == _reference()
+
+
+@given(order=st.permutations([*ALPHA, *BETA]), pieces=st.integers(1, 12))
+@settings(max_examples=80, deadline=None)
+def test_any_order_of_events_gives_the_same_conclusion(order: list[Event], pieces: int) -> None:
+    found, investigation = [], _new()
+    for seq, start in enumerate(range(0, len(order), pieces), 1):
+        for node in ("alpha", "beta"):
+            part = [one for one in order[start : start + pieces] if one.node == node]
+            found += _apply(investigation, event_batch(node, seq, part))
+    found += _apply(investigation, node_progress("alpha", END_NS, ended=True), node_progress("beta", END_NS, ended=True))
+    assert _last(found) == _reference()
+
+
+def test_the_reference_is_the_lost_gpu() -> None:
+    (said,) = _reference().values()
+    shape: dict[str, Any] = msgspec.json.decode(said)
+    assert shape["class"] == "hardware/gpu_xid_79"
+    assert [(c["node"], c["rank"], c["pci_bus_id"]) for c in shape["culprits"]] == [("beta", 2, "0000:5e:00.0")]
+    assert shape["verdict"] == "settled"
+
+
+def test_a_restart_publishes_nothing_twice() -> None:
+    investigation = _new()
+    assert _apply(investigation, *_REFERENCE)
+    restored = Investigation.restore(RULES, "test", investigation.snapshot())
+    assert _apply(restored, *_REFERENCE) == []
+
+
+def test_events_that_are_backfilled_twice_count_once() -> None:
+    once, twice = _new(), _new()
+    backfill = event_batch("beta", 1, [lost_gpu("beta")], backfill=True)
+    rest = [event_batch("alpha", 1, ALPHA), node_progress("alpha", END_NS, ended=True), node_progress("beta", END_NS, ended=True)]
+    assert _last(_apply(once, backfill, *rest)) == _last(_apply(twice, backfill, backfill, *rest, backfill))
+
+
+def test_a_line_that_comes_as_backfill_and_again_as_its_own_counts_once() -> None:
+    once, twice = _new(), _new()
+    own = event_batch("beta", 1, [lost_gpu("beta")])
+    ends = [node_progress("beta", END_NS, ended=True)]
+    both = event_batch("beta", 1, [lost_gpu("beta")], backfill=True)
+    # BUG 15: only backfills are compared with backfills; the line is counted twice
+    assert _last(_apply(once, own, *ends)) == _last(_apply(twice, both, own, *ends))
+
+
+# --- provisional, settled, revised, withdrawn ---------------------------------------------------------------------
+
+
+def test_the_first_verdict_is_published_at_once_and_is_provisional() -> None:
+    (verdict,) = _apply(_new(), event_batch("beta", 1, [lost_gpu("beta")]))
+    assert incident_of(verdict).verdict == "provisional"
+
+
+def test_a_verdict_settles_by_progress_and_never_by_silence() -> None:
+    investigation = _new()
+    _apply(investigation, event_batch("beta", 1, [lost_gpu("beta")]))
+    early = _apply(investigation, node_progress("beta", T0 + SETTLE_NS - 1), now_ns=T0 + 3_600 * SECOND)
+    assert {incident_of(verdict).verdict for verdict in early} <= {"provisional"}
+    assert not investigation.wants_snapshot
+    (verdict,) = _apply(investigation, node_progress("beta", T0 + SETTLE_NS), now_ns=T0 + 3_601 * SECOND)
+    assert incident_of(verdict).verdict == "settled"
+    assert investigation.wants_snapshot
+    assert _apply(investigation, node_progress("beta", T0 + 2 * SETTLE_NS), now_ns=T0 + 3_602 * SECOND) == []
+
+
+def test_the_slowest_node_holds_the_watermark() -> None:
+    investigation = _new()
+    both = [event_batch("alpha", 1, [placed(0, "alpha")]), event_batch("beta", 1, [lost_gpu("beta")])]
+    _apply(investigation, *both, node_progress("beta", END_NS))
+    assert not [v for v in _apply(investigation, node_progress("alpha", T0)) if incident_of(v).verdict == "settled"]
+    settled = _apply(investigation, node_progress("alpha", END_NS))
+    assert [incident_of(v).verdict for v in settled] == ["settled"]
+
+
+def test_a_silent_node_is_left_out_after_a_minute_and_named() -> None:
+    investigation = _new()
+    both = [event_batch("alpha", 1, [placed(0, "alpha")]), event_batch("beta", 1, [lost_gpu("beta")])]
+    _apply(investigation, *both, node_progress("alpha", T0), node_progress("beta", T0))
+    later = T0 + SILENT_NS + SECOND
+    (verdict,) = _apply(investigation, node_progress("beta", END_NS), now_ns=later)
+    incident = incident_of(verdict)
+    assert incident.verdict == "settled"
+    assert incident.coverage["kernel"].silent == ["alpha"]
+    assert [(gap.node, gap.source) for gap in incident.gaps] == [("alpha", "shipper")]
+
+
+def test_a_node_that_never_sent_any_progress_does_not_hold_the_others_for_ever() -> None:
+    investigation = _new()
+    both = [event_batch("alpha", 1, [placed(0, "alpha")]), event_batch("beta", 1, [lost_gpu("beta")])]
+    _apply(investigation, *both)
+    found = _apply(investigation, node_progress("beta", END_NS), now_ns=T0 + SILENT_NS + SECOND)
+    assert [incident_of(v).verdict for v in found] == ["settled"]
+
+
+def test_a_line_after_settling_revises() -> None:
+    investigation = _new()
+    events = [event_batch("alpha", 1, ALPHA), node_progress("alpha", END_NS), node_progress("beta", END_NS)]
+    first = _apply(investigation, *events)
+    assert incident_of(first[-1]).class_.startswith("unknown/")
+    assert incident_of(first[-1]).verdict == "settled"
+    investigation = Investigation.restore(RULES, "test", investigation.snapshot())
+    (late,) = _apply(investigation, event_batch("beta", 1, [lost_gpu("beta", bound_ns=SECOND)]), now_ns=T0 + 1_300 * SECOND)
+    assert late.verdict_id == first[-1].verdict_id
+    assert incident_of(late).class_ == "hardware/gpu_xid_79"
+
+
+def test_while_lines_pour_in_the_verdict_is_not_worked_out_for_each() -> None:
+    investigation = _new()
+    batches = [event_batch("beta", seq, [lost_gpu("beta", at_ns=T0 + seq)]) for seq in range(1, 51)]
+    assert len(_apply(investigation, *batches)) == 1
+    assert len(_apply(investigation, node_progress("beta", T0))) == 1
+
+
+def test_a_verdict_that_no_longer_stands_is_withdrawn() -> None:
+    key = node_key(CLUSTER, "beta", "boot-beta")
+    investigation = _new(key)
+    hit = event("cuda.oom", node="beta", source="rank1", rank=1, at_ns=T0 + 60 * SECOND)
+    (first,) = _apply(investigation, event_batch("beta", 1, [hit], job_key=key))
+    before = lost_gpu("beta", at_ns=T0)
+    found = _apply(investigation, event_batch("beta", 2, [before], job_key=key), now_ns=T0 + 10 * SECOND)
+    if first.verdict_id in {v.verdict_id for v in found if not v.withdrawn}:
+        return
+    assert [v.withdrawn for v in found if v.verdict_id == first.verdict_id] in ([], [True])
+
+
+def test_ids_come_from_the_job_and_not_from_the_verdict() -> None:
+    as_lost = _apply(_new(), event_batch("beta", 1, [lost_gpu("beta")]))[0]
+    as_memory = _apply(_new(), event_batch("beta", 1, [event("cuda.oom", node="beta", rank=1)]))[0]
+    assert as_lost.verdict_id == as_memory.verdict_id
+    other_job = _apply(_new(f"{CLUSTER}/7002/0"), event_batch("beta", 1, [lost_gpu("beta")]))[0]
+    assert other_job.verdict_id != as_lost.verdict_id
+
+
+# --- silence as evidence ------------------------------------------------------------------------------------------
+
+
+def _silent_story() -> list[EventBatch]:
+    ranks = [placed(0, "alpha", world=4), placed(1, "alpha", world=4, bus="0000:43:00.0"),
+             placed(2, "beta", world=4), placed(3, "beta", world=4, bus="0000:43:00.0")]  # fmt: skip
+    return [
+        event_batch("alpha", 1, [*ranks[:2], waited(0, "alpha"), waited(1, "alpha")]),
+        event_batch("beta", 1, [*ranks[2:], waited(2, "beta")]),
+    ]
+
+
+def test_a_rank_is_silent_only_once_its_source_was_read_past_the_window() -> None:
+    investigation = _new()
+    early = _apply(investigation, *_silent_story(), node_progress("alpha", END_NS), node_progress("beta", T0))
+    # BUG I1: a node that only said something counts as read past the window, however far it was read
+    assert {incident_of(v).class_ for v in early} == {"unknown/collective_timeout"}
+
+
+def test_a_silent_rank_is_named_when_everything_was_read() -> None:
+    investigation = _new()
+    found = _apply(investigation, *_silent_story(), node_progress("alpha", END_NS), node_progress("beta", END_NS))
+    incident = incident_of(found[-1])
+    assert incident.class_ == "unknown/silent_rank"
+    assert [(c.node, c.rank) for c in incident.culprits] == [("beta", 3)]
+    assert incident.blast_radius.silent_ranks == [3]
+
+
+def test_a_rank_on_a_node_that_nobody_watches_is_not_called_silent() -> None:
+    investigation = _new()
+    alone = [placed(r, "alpha" if r < 3 else "gone", world=4, bus=f"0000:{r:02x}:00.0") for r in range(4)]
+    said = event_batch("alpha", 1, [*alone[:3], *(waited(r, "alpha") for r in range(3))])
+    relayed = event_batch("alpha", 2, [alone[3]])
+    found = _apply(investigation, said, relayed, node_progress("alpha", END_NS))
+    incident = incident_of(found[-1])
+    assert incident.class_ == "unknown/collective_timeout"
+    assert incident.coverage["application"].silent == ["gone"]
+
+
+# --- gaps ---------------------------------------------------------------------------------------------------------
+
+
+def test_gaps_reach_the_incident_once() -> None:
+    gap = Gap(source="spool", node="beta", reason="full", lost_lines=3)
+    investigation = _new()
+    found = _apply(
+        investigation,
+        event_batch("beta", 1, [lost_gpu("beta")], gaps=[gap]),
+        event_batch("beta", 2, [], gaps=[gap]),
+        node_progress("beta", END_NS),
+    )
+    assert incident_of(found[-1]).gaps == [gap]
+
+
+def test_a_record_that_is_not_for_it_says_nothing() -> None:
+    assert _apply(_new(), Gap(source="x", reason="y")) == []
+
+
+def test_progress_without_events_concludes_nothing() -> None:
+    said: Mapping[str, Any] = {}
+    assert _apply(_new(), node_progress("alpha", END_NS, ended=True), **said) == []
+    assert isinstance(node_progress("alpha", T0), NodeProgress)

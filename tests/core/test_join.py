@@ -1,0 +1,179 @@
+"""Join: verdicts become incidents with revisions."""
+
+from collections.abc import Iterable
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.core.join import Join
+from pipeline.core.outputs import Output
+from schemas.records import Engine, Incident, Job, Verdict
+from tests.strategies import CLUSTER, SECOND, T0, incidents, text
+
+NODE_KEY = f"node:{CLUSTER}/beta/boot-beta"
+
+
+def _verdict(
+    name: str,
+    *,
+    key: str = f"{CLUSTER}/1/0",
+    class_: str = "hardware/gpu_xid_79",
+    roots: Iterable[str] = ("line-1",),
+    explained: Iterable[str] = (),
+    jobs: Iterable[str] = (),
+    confidence: float = 0.9,
+    withdrawn: bool = False,
+) -> Verdict:
+    incident = Incident(
+        incident_id=name, engine=Engine(version="1", rules_digest="x"), run="live", run_id="", cluster=CLUSTER,
+        class_=class_, confidence=confidence, jobs=[Job(job_id=job) for job in jobs],
+    )  # fmt: skip
+    return Verdict(
+        verdict_id=name, job_key=key, incident=incident, root_events=list(roots),
+        explained_events=sorted({*roots, *explained}), content_hash=f"{class_} {confidence}", withdrawn=withdrawn,
+    )  # fmt: skip
+
+
+def _gone(name: str, key: str = f"{CLUSTER}/1/0") -> Verdict:
+    return Verdict(verdict_id=name, job_key=key, withdrawn=True)
+
+
+def _apply(join: Join, *verdicts: Verdict, now_ns: int = T0) -> list[Incident]:
+    outputs: list[Output] = [output for verdict in verdicts for output in join.apply(verdict, now_ns=now_ns)]
+    return incidents(outputs)
+
+
+def test_the_first_verdict_is_revision_1_and_says_when_it_was_detected() -> None:
+    (incident,) = _apply(Join(), _verdict("a"))
+    assert (incident.revision, incident.state) == (1, "open")
+    assert incident.detected_at == "2026-03-04T05:06:07.000000Z"
+
+
+def test_the_same_content_again_is_no_revision() -> None:
+    join = Join()
+    assert [i.revision for i in _apply(join, _verdict("a"), _verdict("a"), _verdict("a"))] == [1]
+
+
+def test_other_content_counts_up_and_keeps_the_time_of_detection() -> None:
+    join = Join()
+    _apply(join, _verdict("a"))
+    (revised,) = _apply(join, _verdict("a", confidence=0.95), now_ns=T0 + 60 * SECOND)
+    assert revised.revision == 2
+    assert revised.detected_at == "2026-03-04T05:06:07.000000Z"
+
+
+def test_a_restart_from_a_snapshot_does_not_number_again() -> None:
+    join = Join()
+    _apply(join, _verdict("a"), _verdict("a", confidence=0.8))
+    join = Join.restore(join.snapshot())
+    assert _apply(join, _verdict("a", confidence=0.8)) == []
+    assert [i.revision for i in _apply(join, _verdict("a", confidence=0.7))] == [3]
+
+
+def test_a_withdrawn_verdict_retracts_its_incident_once() -> None:
+    join = Join()
+    _apply(join, _verdict("a"))
+    (retracted,) = _apply(join, _gone("a"))
+    assert (retracted.state, retracted.revision) == ("retracted", 2)
+    assert _apply(join, _gone("a")) == []
+
+
+def test_a_withdrawn_verdict_that_was_never_published_says_nothing() -> None:
+    assert _apply(Join(), _gone("a")) == []
+
+
+def test_a_verdict_that_returns_opens_the_incident_again() -> None:
+    join = Join()
+    _apply(join, _verdict("a"), _gone("a"))
+    (back,) = _apply(join, _verdict("a"))
+    assert (back.state, back.revision) == ("open", 3)
+
+
+def test_a_benign_verdict_is_no_incident_but_retracts_one() -> None:
+    assert _apply(Join(), _verdict("a", class_="benign/gpu_row_remap")) == []
+    join = Join()
+    _apply(join, _verdict("a"))
+    assert [i.state for i in _apply(join, _verdict("a", class_="benign/shutdown_noise"))] == ["retracted"]
+
+
+def test_a_nodes_verdict_is_superseded_by_the_jobs_verdict_that_explains_the_same_line() -> None:
+    join = Join()
+    _apply(join, _verdict("node", key=NODE_KEY, roots=["line-1"]))
+    said = {i.incident_id: i for i in _apply(join, _verdict("job", roots=["line-0"], explained=["line-1"]))}
+    assert said["node"].state == "superseded"
+    assert said["node"].superseded_by == "job"
+    assert said["job"].state == "open"
+
+
+def test_a_nodes_verdict_that_comes_second_is_superseded_at_once() -> None:
+    join = Join()
+    _apply(join, _verdict("job", roots=["line-0"], explained=["line-1"]))
+    assert [(i.incident_id, i.state) for i in _apply(join, _verdict("node", key=NODE_KEY))] == [("node", "superseded")]
+
+
+def test_a_nodes_verdict_about_other_lines_stands() -> None:
+    join = Join()
+    _apply(join, _verdict("job", roots=["line-0"]))
+    assert [i.state for i in _apply(join, _verdict("node", key=NODE_KEY, roots=["line-9"]))] == ["open"]
+
+
+def test_a_nodes_verdict_stands_again_when_the_job_is_explained_otherwise() -> None:
+    join = Join()
+    _apply(join, _verdict("node", key=NODE_KEY), _verdict("job", roots=["line-0"], explained=["line-1"]))
+    said = _apply(join, _verdict("job", class_="software/cuda_oom", roots=["line-7"]))
+    # BUG J1: only the new verdict's lines are looked at, so the node's incident stays superseded for ever
+    assert ("node", "open") in [(i.incident_id, i.state) for i in said]
+
+
+def test_a_nodes_verdict_stands_again_when_the_jobs_is_withdrawn() -> None:
+    join = Join()
+    _apply(join, _verdict("node", key=NODE_KEY), _verdict("job", roots=["line-0"], explained=["line-1"]))
+    assert ("node", "open") in [(i.incident_id, i.state) for i in _apply(join, _gone("job"))]
+
+
+def test_two_jobs_that_rest_on_the_same_line_are_one_incident_with_both_jobs() -> None:
+    join = Join()
+    _apply(join, _verdict("a", key=f"{CLUSTER}/1/0", jobs=["1"]))
+    said = {i.incident_id: i for i in _apply(join, _verdict("b", key=f"{CLUSTER}/2/0", jobs=["2"]))}
+    assert said["b"].state == "superseded"
+    assert said["b"].superseded_by == "a"
+    assert [job.job_id for job in said["a"].jobs] == ["1", "2"]
+
+
+def test_two_jobs_that_fail_at_once_on_different_lines_stay_two_incidents() -> None:
+    join = Join()
+    said = _apply(join, _verdict("a", jobs=["1"]), _verdict("b", key=f"{CLUSTER}/2/0", jobs=["2"], roots=["line-2"]))
+    assert [(i.incident_id, i.state) for i in said] == [("a", "open"), ("b", "open")]
+
+
+_STORY = [
+    _verdict("node", key=NODE_KEY),
+    _verdict("a", roots=["line-0"], explained=["line-1"], jobs=["1"]),
+    _verdict("b", key=f"{CLUSTER}/2/0", roots=["line-0"], jobs=["2"]),
+    _verdict("c", key=f"{CLUSTER}/3/0", roots=["line-5"], jobs=["3"]),
+    _gone("c", key=f"{CLUSTER}/3/0"),
+    _verdict("a", roots=["line-0"], explained=["line-1"], jobs=["1"], confidence=0.7),
+]
+
+
+@given(order=st.permutations([0, 1, 2, 3]), cuts=st.sets(st.integers(0, 5)))
+@settings(deadline=None)
+def test_the_last_revision_of_each_incident_does_not_depend_on_the_order_or_on_restarts(
+    order: list[int], cuts: set[int]
+) -> None:
+    def last_said(verdicts: Iterable[Verdict], restarts: set[int]) -> dict[str, str]:
+        join, said = Join(), {}
+        for number, verdict in enumerate(verdicts):
+            if number in restarts:
+                join = Join.restore(join.snapshot())
+            for incident in _apply(join, verdict):
+                said[incident.incident_id] = text(msgspec.structs.replace(incident, revision=0))
+        return said
+
+    shuffled = [*(_STORY[n] for n in order), *_STORY[4:]]
+    assert last_said(shuffled, cuts) == last_said(_STORY, set())
+
+
+def test_a_snapshot_is_wanted_after_each_message() -> None:
+    assert Join().wants_snapshot

@@ -1,0 +1,86 @@
+"""Which of two events came first: exact on one clock, by bounds between clocks, by offset inside a file."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.order import canonical, lag_ns, order
+from schemas.records import TIME_MAX_NS, Event
+from tests.strategies import SECOND, T0, any_events, event
+
+
+def test_readings_of_one_clock_compare_exactly_however_wide_the_bounds_are() -> None:
+    a = event("a", at_ns=T0, source="one", bound_ns=60 * SECOND)
+    b = event("b", at_ns=T0 + 1, source="two", bound_ns=60 * SECOND)
+    assert order(a, b) == "before"
+    assert order(b, a) == "after"
+
+
+def test_readings_of_one_clock_inside_the_resolution_of_the_stamp_are_concurrent() -> None:
+    a = event("a", at_ns=T0, source="one", resolution_ns=SECOND)
+    b = event("b", at_ns=T0 + SECOND // 2, source="two")
+    assert order(a, b) == "concurrent"
+    assert order(a, event("b", at_ns=T0 + SECOND + 1, source="two")) == "before"
+
+
+def test_lines_of_one_file_keep_their_order_where_stamps_are_equal() -> None:
+    a = event("a", at_ns=T0, resolution_ns=SECOND, offset=10)
+    b = event("b", at_ns=T0, resolution_ns=SECOND, offset=20)
+    assert order(a, b) == "before"
+    assert order(b, a) == "after"
+
+
+def test_lines_of_one_file_without_any_time_keep_their_order() -> None:
+    assert order(event("a", at_ns=None, offset=10), event("b", at_ns=None, offset=20)) == "before"
+
+
+def test_a_later_generation_of_a_file_is_not_ordered_by_offset() -> None:
+    a = event("a", at_ns=None, offset=10)
+    b = Event(**{**{f: getattr(a, f) for f in a.__struct_fields__}, "generation": "1", "offset": 5})
+    assert order(a, b) == "concurrent"
+
+
+def test_a_stamp_that_contradicts_the_order_in_the_file_wins() -> None:
+    a = event("a", at_ns=T0 + 10 * SECOND, offset=10)
+    b = event("b", at_ns=T0, offset=20)
+    assert order(a, b) == "after"
+
+
+def test_between_clocks_only_bounds_that_do_not_overlap_decide() -> None:
+    a = event("a", node="alpha", at_ns=T0, bound_ns=5 * SECOND)
+    near = event("b", node="beta", at_ns=T0 + 9 * SECOND, bound_ns=5 * SECOND)
+    far = event("b", node="beta", at_ns=T0 + 11 * SECOND, bound_ns=5 * SECOND)
+    assert order(a, near) == "concurrent"
+    assert order(a, far) == "before"
+    assert order(far, a) == "after"
+
+
+def test_an_event_without_time_is_concurrent_with_every_other_file() -> None:
+    assert order(event("a", at_ns=None, node="alpha"), event("b", at_ns=T0, node="beta")) == "concurrent"
+
+
+def test_a_stamp_of_a_kernel_without_a_wall_clock_compares_with_its_own_kernel_only() -> None:
+    a = event("a", at_ns=5 * SECOND, clock_id="beta/boot/kernel", node="beta", source="one")
+    b = event("b", at_ns=6 * SECOND, clock_id="beta/boot/kernel", node="beta", source="two")
+    other = event("c", at_ns=T0, node="alpha", bound_ns=TIME_MAX_NS // 2)
+    assert order(a, b) == "before"
+    assert order(a, other) == "concurrent"
+
+
+def test_the_lag_between_clocks_is_as_wide_as_the_bounds() -> None:
+    a = event("a", node="alpha", at_ns=T0, bound_ns=2 * SECOND)
+    b = event("b", node="beta", at_ns=T0 + 10 * SECOND, bound_ns=3 * SECOND)
+    assert lag_ns(a, b) == (5 * SECOND, 15 * SECOND)
+    assert lag_ns(a, event("c", at_ns=None, node="beta")) is None
+
+
+@given(any_events(least=2, most=2))
+def test_order_is_antisymmetric(pair: list[Event]) -> None:
+    mirrored = {"before": "after", "after": "before", "concurrent": "concurrent"}
+    assert order(pair[0], pair[1]) == mirrored[order(pair[1], pair[0])]
+
+
+@given(any_events(least=2, most=8), st.randoms())
+def test_the_canonical_order_does_not_depend_on_the_order_of_arrival(events: list[Event], random: object) -> None:
+    mixed = list(events)
+    random.shuffle(mixed)  # type: ignore[attr-defined]
+    assert sorted(mixed, key=canonical) == sorted(events, key=canonical)

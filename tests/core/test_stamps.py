@@ -1,0 +1,164 @@
+"""Printed times become integers; what they leave out is said, and filled in from outside."""
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.parse import parse_line
+from pipeline.core.stamps import NS, Stamp, date_of, days_of, resolve, stamp_of, zone_offset_s
+
+
+def unix_ns(*parts: int, offset_h: int = 0) -> int:
+    moment = datetime(*parts, tzinfo=timezone(timedelta(hours=offset_h)))  # type: ignore[arg-type,misc]
+    return int(moment.timestamp()) * NS
+
+
+def stamp_in(line: str) -> Stamp:
+    stamp = parse_line(line).stamp
+    assert stamp is not None
+    return stamp
+
+
+@pytest.mark.parametrize(
+    ("line", "fraction_ns", "resolution_ns", "zone_h"),
+    [
+        ("2026-08-10T15:36:05,123456+00:00 x", 123_456_000, 1_000, 0),
+        ("2026-08-10T15:36:05+0800 x", 0, NS, 8),
+        ("2026-08-10T15:36:05+08:00 x", 0, NS, 8),
+        ("2026-08-10T15:36:05.123456789Z x", 123_456_789, 1, 0),
+        ("2026-08-10T15:36:05.5-05:30 x", 500_000_000, 100_000_000, None),
+        ("2026-08-10T15:36:05.123456789+08:00 stderr F x", 123_456_789, 1, 8),
+        ('{"log":"x\\n","stream":"stderr","time":"2026-08-10T15:36:05.123Z"}', 123_000_000, 1_000_000, 0),
+    ],
+)
+def test_stamps_with_a_zone_are_exact(line: str, fraction_ns: int, resolution_ns: int, zone_h: int | None) -> None:
+    stamp = stamp_in(line)
+    assert stamp.has_zone
+    assert stamp.has_year
+    assert stamp.resolution_ns == resolution_ns
+    hours = -5.5 if zone_h is None else zone_h
+    expected = unix_ns(2026, 8, 10, 15, 36, 5) - int(hours * 3600) * NS + fraction_ns
+    assert stamp.ns == expected
+    assert resolve(stamp, 1999, 7200) == (expected, resolution_ns)
+
+
+@pytest.mark.parametrize(
+    ("line", "fraction_ns", "resolution_ns"),
+    [
+        ("[Mon Aug 10 15:36:05 2026] x", 0, NS),
+        ("[2026-08-10 15:36:05] gpu01:4711:4890 [3] init.cc:1356 NCCL WARN x", 0, NS),
+        ("[2026-08-10 15:36:05] x", 0, NS),
+        ("2026-08-10 15:36:05,123 - name - ERROR - x", 123_000_000, 1_000_000),
+        (
+            "[2026-08-10 15:36:05,123] torch.distributed.elastic.multiprocessing.api: [WARNING] x",
+            123_000_000,
+            1_000_000,
+        ),
+        (" [2026-08-10 15:36:05.123456] iteration 3", 123_456_000, 1_000),
+        ("[Aug 10 2026 15:36:05] [ERROR] [tid 841] x", 0, NS),
+        ("[2026-08-10T15:36:05.123] x", 123_000_000, 1_000_000),
+    ],
+)
+def test_stamps_without_a_zone_are_read_as_if_utc_and_moved_by_the_given_one(
+    line: str, fraction_ns: int, resolution_ns: int
+) -> None:
+    stamp = stamp_in(line)
+    assert stamp.has_year
+    assert not stamp.has_zone
+    assert stamp.ns == unix_ns(2026, 8, 10, 15, 36, 5) + fraction_ns
+    assert resolve(stamp, None, 8 * 3600) == (unix_ns(2026, 8, 10, 15, 36, 5, offset_h=8) + fraction_ns, resolution_ns)
+
+
+@pytest.mark.parametrize(
+    ("line", "fraction_ns", "resolution_ns"),
+    [
+        ("Aug 10 15:36:05 gpu01 kernel: x", 0, NS),
+        ("Aug 10 15:36:05.123456 gpu01 kernel: x", 123_456_000, 1_000),
+        ("[rank0]:[E810 15:36:05.945860779 ProcessGroupNCCL.cpp:1899] x", 0, NS),
+        ("E0810 15:36:05.945860 12345 ProcessGroupNCCL.cpp:474] x", 945_860_000, 1_000),
+        ("W0810 15:36:05.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] x", 123_000_000, 1_000),
+    ],
+)
+def test_stamps_without_a_year_take_the_given_one(line: str, fraction_ns: int, resolution_ns: int) -> None:
+    stamp = stamp_in(line)
+    assert not stamp.has_year
+    assert resolve(stamp, None, 0) is None
+    assert resolve(stamp, 2026, 0) == (unix_ns(2026, 8, 10, 15, 36, 5) + fraction_ns, resolution_ns)
+
+
+@pytest.mark.parametrize(("printed", "month", "day"), [("E129", 1, 29), ("E1129", 11, 29), ("W101", 1, 1)])
+def test_the_month_of_torch_is_not_padded(printed: str, month: int, day: int) -> None:
+    stamp = stamp_in(f"[rank0]:[{printed} 15:36:05.945860779 socket.cpp:1] x")
+    assert resolve(stamp, 2026, 0) == (unix_ns(2026, month, day, 15, 36, 5), NS)
+
+
+def test_a_december_line_read_in_january_is_of_the_year_before() -> None:
+    stamp = stamp_in("Dec 31 23:59:58 gpu01 kernel: x")
+    assert resolve(stamp, 2027, 0, unix_ns(2027, 1, 1)) == (unix_ns(2026, 12, 31, 23, 59, 58), NS)
+
+
+def test_a_january_line_read_in_december_by_a_slow_clock_is_of_the_year_after() -> None:
+    stamp = stamp_in("Jan  1 00:00:01 gpu01 kernel: x")
+    assert resolve(stamp, 2026, 0, unix_ns(2026, 12, 31, 23, 59, 59)) == (unix_ns(2027, 1, 1, 0, 0, 1), NS)
+
+
+def test_a_leap_day_has_no_time_in_a_year_without_one() -> None:
+    stamp = stamp_in("Feb 29 12:00:00 gpu01 kernel: x")
+    assert resolve(stamp, 2026, 0) is None
+    assert resolve(stamp, 2028, 0) == (unix_ns(2028, 2, 29, 12), NS)
+    assert resolve(stamp, None, 0, unix_ns(2027, 6, 1)) == (unix_ns(2028, 2, 29, 12), NS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-13-10T15:36:05Z x", "2026-02-29T15:36:05Z x", "2026-08-10T24:36:05Z x", "2026-08-10T15:60:05Z x",
+        "2026-08-10T15:36:61Z x", "[E1340 15:36:05.945860779 ProcessGroupNCCL.cpp:1] x", "2926-08-10T15:36:05Z x",
+    ],
+)  # fmt: skip
+def test_an_impossible_date_is_no_stamp_and_stays_in_the_body(line: str) -> None:
+    parsed = parse_line(line)
+    assert parsed.stamp is None
+    assert parsed.body == line
+
+
+@given(st.dates(min_value=datetime(1970, 1, 1, tzinfo=UTC).date(), max_value=datetime(2200, 12, 31, tzinfo=UTC).date()))
+def test_days_and_dates_are_inverse_and_agree_with_datetime(day: date) -> None:
+    days = days_of(day.year, day.month, day.day)
+    assert days is not None
+    assert days == (day - datetime(1970, 1, 1, tzinfo=UTC).date()).days
+    assert date_of(days) == (day.year, day.month, day.day)
+
+
+@given(st.integers(), st.integers(), st.integers())
+def test_no_numbers_raise(year: int, month: int, day: int) -> None:
+    days_of(year, month, day)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["year", "month", "day", "hour", "minute", "second"]), st.from_regex(r"\A\d{1,4}\Z")
+    )
+)
+def test_no_digits_raise(groups: dict[str, str]) -> None:
+    ascii_only = {key: value for key, value in groups.items() if value.isascii()}
+    stamp_of({"day": "1", **ascii_only}, "x")
+
+
+@pytest.mark.parametrize(
+    ("zone", "seconds"),
+    [
+        ("Z", 0),
+        ("UTC", 0),
+        ("+0800", 28_800),
+        ("-05:30", -19_800),
+        ("", None),
+        ("CET", None),
+        ("+08", None),
+        (None, None),
+    ],
+)
+def test_zones(zone: str | None, seconds: int | None) -> None:
+    assert zone_offset_s(zone) == seconds

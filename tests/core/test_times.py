@@ -1,0 +1,156 @@
+"""From claimed times to bounds on the reference timeline."""
+
+import pytest
+
+from pipeline.core import times
+from pipeline.core.parse import Stamp, parse_line
+from pipeline.core.times import DAY_NS, DEFAULT_BOUND_NS, When
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, ClockReading, RawBatch, RawLine
+from tests.strategies import SECOND, T0, raw_batch
+
+CLAIM = ClockClaim(offset_ns=-37 * SECOND, bound_ns=SECOND // 20, by="test")
+YEAR_OF = {"time.year": "2026", "time.zone_s": "0"}
+
+
+def _batch(claim: ClockClaim | None = None, clock: ClockReading | None = None) -> RawBatch:
+    return raw_batch("alpha", 1, claim=claim, clock=clock or ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0))
+
+
+def _stamp(text: str) -> Stamp:
+    stamp = parse_line(text).stamp
+    assert stamp is not None
+    return stamp
+
+
+def _line(**said: int) -> RawLine:
+    return RawLine(seq=1, source="s", generation="0", offset=0, body="x", **said)
+
+
+def test_a_claim_moves_the_time_and_gives_its_bound() -> None:
+    when = times.wall_time(T0, 1_000, "alpha", _batch(CLAIM))
+    assert when.aligned_ns == T0 - 37 * SECOND
+    assert (when.lo_ns, when.hi_ns) == (T0 - 37 * SECOND - SECOND // 20, T0 - 37 * SECOND + 1_000 + SECOND // 20)
+    assert when.quality == "good"
+    assert (when.clock_id, when.raw_ns) == ("alpha/wall", T0)
+
+
+def test_without_a_claim_the_bounds_are_five_seconds_plus_the_resolution() -> None:
+    when = times.wall_time(T0, SECOND, "alpha", _batch())
+    assert (when.lo_ns, when.hi_ns) == (T0 - DEFAULT_BOUND_NS, T0 + SECOND + DEFAULT_BOUND_NS)
+    assert when.quality == "holdover"
+
+
+@pytest.mark.parametrize("wall_ns", [0, 86_400 * SECOND, 4_070_908_800 * SECOND], ids=["epoch", "1970", "2099"])
+def test_a_clock_that_was_never_set_gives_no_time(wall_ns: int) -> None:
+    when = times.wall_time(wall_ns, 1_000, "alpha", _batch(CLAIM))
+    assert when is times.UNKNOWN
+    assert (when.lo_ns, when.hi_ns, when.quality) == (TIME_MIN_NS, TIME_MAX_NS, "none")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected_ns"),
+    [
+        ("2026-03-04T05:06:07.250000+00:00 alpha kernel: x", T0 + SECOND // 4),
+        ("2026-03-04T07:06:07+0200 alpha kernel: x", T0),
+        ("Mar  4 05:06:07 alpha kernel: x", T0),
+        ("[Wed Mar  4 05:06:07 2026] x", T0),
+        ("E0304 05:06:07.000000 12 a/b.py:9] x", T0),
+    ],
+)
+def test_every_format_of_one_moment_gives_the_same_time(line: str, expected_ns: int) -> None:
+    when = times.stamped(_stamp(line), YEAR_OF, None, "alpha", _batch())
+    assert when.aligned_ns == expected_ns
+
+
+def test_the_zone_of_the_source_is_used_where_the_stamp_has_none() -> None:
+    line = "2026-03-04 07:06:07 x"
+    assert times.stamped(_stamp(line), {**YEAR_OF, "time.zone_s": "7200"}, None, "alpha", _batch()).aligned_ns == T0
+
+
+def test_a_stamp_without_a_year_takes_the_one_nearest_to_the_hint() -> None:
+    new_year_ns = 1_767_225_600 * SECOND  # 2026-01-01
+    when = times.stamped(_stamp("Dec 31 23:59:59 alpha kernel: x"), {}, new_year_ns + 5 * SECOND, "alpha", _batch())
+    assert when.aligned_ns == new_year_ns - SECOND
+
+
+def test_a_stamp_without_a_year_and_without_any_hint_gives_no_time() -> None:
+    assert times.stamped(_stamp("Dec 31 23:59:59 alpha kernel: x"), {}, None, "alpha", _batch()) is times.UNKNOWN
+
+
+def test_a_kernel_stamp_becomes_wall_time_through_the_clock_reading() -> None:
+    clock = ClockReading(raw_ns=0, mono_ns=1_000 * SECOND, boottime_ns=1_000 * SECOND, wall_ns=T0)
+    when = times.kernel_time(900 * SECOND, 1_000, "alpha", _batch(CLAIM, clock))
+    assert when.aligned_ns is not None
+    assert abs(when.aligned_ns - (T0 - 100 * SECOND - 37 * SECOND)) <= 1_000
+    drift_ns = 100 * SECOND * times.KERNEL_CLOCK_PPM // 1_000_000
+    assert when.lo_ns <= when.aligned_ns - drift_ns
+    assert when.hi_ns >= when.aligned_ns + drift_ns
+
+
+def test_two_kernel_stamps_through_one_reading_keep_their_order_and_distance() -> None:
+    clock = ClockReading(raw_ns=0, mono_ns=10_000 * SECOND, boottime_ns=10_000 * SECOND, wall_ns=T0)
+    first = times.kernel_time(900 * SECOND, 1_000, "alpha", _batch(None, clock))
+    second = times.kernel_time(900 * SECOND + 90_000, 1_000, "alpha", _batch(None, clock))
+    assert first.raw_ns is not None
+    assert second.raw_ns is not None
+    assert second.raw_ns - first.raw_ns == pytest.approx(90_000, abs=100)
+
+
+def test_a_kernel_stamp_without_a_clock_reading_keeps_the_kernel_clock() -> None:
+    when = times.kernel_time(900 * SECOND, 1_000, "alpha", _batch())
+    assert (when.clock_id, when.raw_ns, when.aligned_ns) == ("alpha/boot-alpha/kernel", 900 * SECOND, None)
+    assert (when.lo_ns, when.hi_ns, when.quality) == (TIME_MIN_NS, TIME_MAX_NS, "none")
+
+
+def test_the_transport_time_of_a_journal_line_wins() -> None:
+    when = times.transported(_line(time_unix_nano=T0), "alpha", _batch())
+    assert when is not None
+    assert when.aligned_ns == T0
+    assert times.transported(_line(), "alpha", _batch()) is None
+
+
+def test_a_live_line_without_a_stamp_was_written_between_the_last_stamp_and_the_reading() -> None:
+    since = times.wall_time(T0, 0, "alpha", _batch())
+    when = times.unstamped(_line(observed_time_unix_nano=T0 + 3 * SECOND), since, "alpha", _batch())
+    assert (when.raw_ns, when.resolution_ns) == (T0, 3 * SECOND)
+    assert when.lo_ns == T0 - DEFAULT_BOUND_NS
+    assert when.hi_ns == T0 + 3 * SECOND + DEFAULT_BOUND_NS
+    assert when.quality == "none"
+
+
+def test_a_live_line_of_a_file_without_any_stamp_was_written_in_the_last_day() -> None:
+    when = times.unstamped(_line(observed_time_unix_nano=T0), times.UNKNOWN, "alpha", _batch())
+    assert when.lo_ns == T0 - DEFAULT_BOUND_NS - DAY_NS
+    assert when.hi_ns == T0 + DEFAULT_BOUND_NS
+
+
+def test_a_replayed_line_without_a_stamp_has_a_lower_bound_only() -> None:
+    since = times.wall_time(T0, 0, "alpha", _batch())
+    when = times.unstamped(_line(), since, "alpha", _batch())
+    assert (when.lo_ns, when.hi_ns) == (T0 - DEFAULT_BOUND_NS, TIME_MAX_NS)
+    assert times.unstamped(_line(), times.UNKNOWN, "alpha", _batch()) == times.UNKNOWN
+
+
+def test_the_last_stamp_of_a_file_is_never_later_than_a_reading_that_went_back() -> None:
+    since = times.wall_time(T0 + 60 * SECOND, 0, "alpha", _batch())
+    when = times.unstamped(_line(observed_time_unix_nano=T0), since, "alpha", _batch())
+    assert when.lo_ns <= when.hi_ns
+    assert when.resolution_ns >= 0
+
+
+@pytest.mark.parametrize(
+    ("run", "ahead_s", "faulty"),
+    [
+        ("live", 0, False), ("live", 3_000, False), ("live", 4_000, True), ("live", -3_600, False),
+        ("live", -61 * 86_400, True), ("drill", 4_000, True), ("replay", 4_000, False), ("post_mortem", -10**9, False),
+    ],
+)  # fmt: skip
+def test_a_clock_is_at_fault_far_ahead_or_months_behind_and_only_live(run: str, ahead_s: int, faulty: bool) -> None:
+    fault = times.clock_fault(run, T0 + ahead_s * SECOND, T0)  # type: ignore[arg-type]
+    assert bool(fault) is faulty
+    if fault:
+        assert ("ahead" in fault) == (ahead_s > 0)
+
+
+def test_a_line_of_a_node_with_a_bad_clock_is_bounded_by_its_arrival() -> None:
+    assert times.arrived(T0) == When(aligned_ns=T0, lo_ns=T0 - DAY_NS, hi_ns=T0)

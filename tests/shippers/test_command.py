@@ -1,0 +1,134 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemas import codec
+from schemas.records import RawBatch
+from schemas.topics import RAW
+from shippers.__main__ import main
+from tests.shippers.fakes import append, eventually
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    append(tmp_path / "rank0.log", "one\ntwo\n")
+    path = tmp_path / "node.toml"
+    path.write_text(
+        f"""
+reporter = "n1"
+[kafka]
+bootstrap = "127.0.0.1:1"
+[spool]
+dir = "{tmp_path / "spool"}"
+[[source]]
+name = "rank0.log"
+path = "{tmp_path / "rank0.log"}"
+[[source]]
+name = "absent\\u001b"
+path = "{tmp_path / "absent.log"}"
+""",
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> object:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def shipper(*arguments: str | Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "shippers", *map(str, arguments)], cwd=ROOT, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_print_once_writes_raw_batches_and_touches_no_spool(
+    config: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["print", "--once", "--config", str(config)]) == 0
+    batches = [codec.decode(RAW.name, line) for line in capfdbinary.readouterr().out.splitlines()]
+
+    assert [isinstance(each, RawBatch) for each in batches] == [True]
+    assert [line.body for line in batches[0].records] == ["one", "two"]
+    assert not (tmp_path / "spool").exists()
+
+
+def test_print_can_start_elsewhere(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["print", "--once", "--start-at", "end", "--config", str(config)]) == 0
+    assert capfdbinary.readouterr().out == b""
+
+
+def test_print_ends_quietly_when_nobody_reads(config: Path) -> None:
+    process = shipper("print", "--config", config)
+    assert process.stdout is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    append(config.parent / "rank0.log", "three\n")
+    process.stdout = None
+    _, errors = process.communicate(timeout=20)
+
+    assert (process.returncode, errors) == (0, b"")
+
+
+def test_check_says_what_is_wrong_and_that_kafka_is_not_reached(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--config", str(config)]) == 3
+    text = capsys.readouterr().out
+
+    assert "127.0.0.1:1  does not answer" in text
+    assert "absent.log: does not exist" in text
+    assert "\x1b" not in text
+    assert not (tmp_path / "spool").exists()
+
+
+def test_check_as_json_is_one_object(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["check", "--json", "--config", str(config)]) == 3
+    report = json.loads(capfdbinary.readouterr().out)
+
+    assert next((each["source"], each["state"]) for each in report["sources"]) == ("rank0.log", "on")
+    assert report["kafka"]["answers"] is False
+    assert report["problems"]
+
+
+def test_a_mistake_in_the_settings_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("clutser = 'x'", encoding="utf-8")
+
+    assert main(["run", "--config", str(path)]) == 2
+    assert "unknown key clutser; did you mean cluster?" in capsys.readouterr().err
+    assert main(["run", "--config", str(tmp_path / "none.toml")]) == 2
+
+
+def test_no_command_is_a_usage_error() -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 2
+
+
+def test_a_second_shipper_on_the_spool_is_refused_and_a_signal_stops_the_first_at_once(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = shipper("run", "--config", config)
+    eventually(lambda: list((tmp_path / "spool").glob("*.spool")), "the first has the spool")
+    refused = main(["run", "--config", str(config)])
+    said = capsys.readouterr().err
+    first.send_signal(signal.SIGTERM)
+    _, errors = first.communicate(timeout=5)
+
+    assert refused == 3
+    assert f"process {first.pid} ships from this spool" in said
+    assert first.returncode == 0
+    assert b"bytes in the spool; the next start sends them" in errors
