@@ -88,7 +88,7 @@ def build(called: str) -> typer.Typer:
 
 
 def _top(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),  # noqa: FBT001, FBT003
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
         typer.echo(f"rootrank {VERSION}")

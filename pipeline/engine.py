@@ -64,5 +64,3 @@ class Engine:
     def notes(self) -> list[Incident]:
         """Endings that are no incidents: scheduler stops, benign notices. Not those of nodes that a job explains."""
         return [self._quiet[name] for name in sorted(self._quiet)]
-
-

@@ -34,6 +34,7 @@ from msgspec import Struct
 
 from pipeline.core.parse import is_kmsg, parse_line
 from pipeline.core.stamps import date_of
+from pipeline.core.times import zone_offset_s
 from pipeline.logfiles import UnreadableFileError, head_lines, open_log
 from schemas.records import ClockClaim, ClockReading, Gap
 
@@ -42,10 +43,13 @@ SAMPLE_LINES: Final = 400
 SECOND_NS: Final = 1_000_000_000
 # Words of file names that say what a file is, not whose it is.
 _NOT_NAMES: Final = frozenset(
-    "log logs txt out err stdout stderr kern kernel dmesg syslog messages journal job slurm train training console "
-    "output rank gz xz zst nccl debug alerts talos fabricmanager fm agent kmsg json node worker retry".split()
-)
-_KERNEL_NAMES: Final = frozenset("kern kernel dmesg syslog messages kmsg journal".split())
+    (
+        "log", "logs", "txt", "out", "err", "stdout", "stderr", "kern", "kernel", "dmesg", "syslog", "messages",
+        "journal", "job", "slurm", "train", "training", "console", "output", "rank", "gz", "xz", "zst", "nccl", "debug",
+        "alerts", "talos", "fabricmanager", "fm", "agent", "kmsg", "json", "node", "worker", "retry",
+    )
+)  # fmt: skip
+_KERNEL_NAMES: Final = frozenset(("kern", "kernel", "dmesg", "syslog", "messages", "kmsg", "journal"))
 _RANK_NAME: Final = re.compile(r"(?:^|[._/-])rank[_-]?(\d{1,6})(?=[._/-]|$)")
 
 Kind = Literal["kernel", "application", "service"]
@@ -159,9 +163,12 @@ def _manifest(paths: list[Path]) -> Manifest:
         file = path / MANIFEST if path.is_dir() else path.parent / MANIFEST
         if file.is_file():
             try:
-                return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Manifest)
+                manifest = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Manifest)
             except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
                 raise ManifestError(f"{file}: {error}") from None
+            if zone_offset_s(manifest.time_zone) is None:
+                raise ManifestError(f"{file}: time_zone {manifest.time_zone!r}: write it as +02:00")
+            return manifest
     return Manifest()
 
 
@@ -295,12 +302,10 @@ def _candidates(piece: str) -> list[str]:
     return [bare] if bare == piece else [bare, piece]
 
 
-def _source(
-    look: _Look, node: str, manifest: Manifest, year: int | None, job_name: str, *, binds: bool
-) -> SourcePlan:
+def _source(look: _Look, node: str, manifest: Manifest, year: int | None, job_name: str, *, binds: bool) -> SourcePlan:
     stated = manifest.files.get(look.name, FileFacts())
     kind: Kind = stated.kind or look.kind
-    attributes = {"kind": kind, "node": node, "time.zone_s": str(_zone_s(manifest.time_zone))}
+    attributes = {"kind": kind, "node": node, "time.zone": manifest.time_zone}
     if year is not None:
         attributes["time.year"] = str(year)
     rank = stated.rank if stated.rank is not None else look.rank
@@ -310,15 +315,6 @@ def _source(
         attributes["job.id"] = manifest.job_id or job_name
         attributes["job.attempt"] = str(manifest.attempt)
     return SourcePlan(name=look.name, path=look.path, kind=kind, kmsg=look.kmsg, attributes=attributes)
-
-
-def _zone_s(zone: str) -> int:
-    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", zone)
-    if zone in ("Z", "UTC"):
-        return 0
-    if not found:
-        raise ManifestError(f"time_zone {zone!r}: write it as +02:00")
-    return (1 if found[1] == "+" else -1) * (int(found[2]) * 3600 + int(found[3]) * 60)
 
 
 def _claim(facts: NodeFacts) -> ClockClaim | None:

@@ -90,9 +90,7 @@ def _batch(
     )  # fmt: skip
 
 
-def _progress(
-    cluster: str, node: NodePlan, seq: int, run: Run, run_id: str, broken: dict[str, str]
-) -> Progress:
+def _progress(cluster: str, node: NodePlan, seq: int, run: Run, run_id: str, broken: dict[str, str]) -> Progress:
     return Progress(
         run=run, run_id=run_id, cluster=cluster, reporter=node.reporter, machine_id=node.machine_id,
         boot_id=node.boot_id, shipper_id=SHIPPER, last_batch_seq=seq, clock=node.clock, clock_claim=node.claim,

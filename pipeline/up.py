@@ -20,9 +20,9 @@ from pipeline.agents.app import WorkerConfig, changelog_topic
 from pipeline.agents.broker import changelog_plan, create_topics, wait_for_kafka
 from pipeline.agents.stages import all_stages
 from pipeline.agents.topics import topic_plans
-from pipeline.embedded.part import Part
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
+from pipeline.embedded.part import Part
 from pipeline.embedded.ports import free_port
 from pipeline.store import migrations
 from pipeline.store.clickhouse import Store, settings_from_url
@@ -113,6 +113,16 @@ class Stack:
         self._clickhouse: ClickHouseServer | None = None
         self.services: list[Service] = []
         self.addresses: Addresses | None = None
+
+    @property
+    def kafka_pid(self) -> int | None:
+        """The broker's process id, None where it is not ours or does not run."""
+        return self._broker.pid if self._broker else None
+
+    @property
+    def clickhouse_pid(self) -> int | None:
+        """The engine's process id, None where it is not ours or does not run."""
+        return self._clickhouse.pid if self._clickhouse else None
 
     def start(self) -> Addresses:
         """Bring everything up. Raises UpError and what the embedded parts raise; stops what was started."""

@@ -105,7 +105,7 @@ class RawBatch(Record, frozen=True, kw_only=True, tag="raw_batch"):
     """Lines of all sources of one reporter, in the order read. May be empty (only clock samples or gaps).
 
     `source_attributes` says once per source what holds for all its lines: `kind` (kernel, application, service),
-    `node` (subject, where it is not the reporter), `job.id`, `job.attempt`, `rank`, `time.zone`, `time.year`.
+    `node` (subject, where it is not the reporter), `job.id`, `job.attempt`, `rank`, `time.zone` (+02:00), `time.year`.
     """
 
     run: Run
@@ -251,7 +251,7 @@ class Attempt(Record, frozen=True, kw_only=True, tag="attempt"):
 
 
 class Span(Record, frozen=True, kw_only=True, tag="span"):
-    """A time in which a node is not expected to work as usual: boot, drain, driver upgrade, reset, maintenance, repair."""
+    """A time in which a node does not work as usual: boot, drain, driver upgrade, reset, maintenance, repair."""
 
     run: Run
     run_id: str

@@ -60,9 +60,7 @@ def _print(diagnosis: Diagnosis, *, as_json: bool) -> None:
         return
     look = look_of(sys.stdout)
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
-    sys.stdout.write(
-        render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), width=look.width, color=look.color)
-    )
+    sys.stdout.write(render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), width=look.width, color=look.color))
 
 
 def _page(diagnosis: Diagnosis) -> str:

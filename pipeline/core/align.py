@@ -186,9 +186,7 @@ class NodeFold:
             outputs.extend(self._node_progress(state.progress, out.new_jobs))
         return outputs
 
-    def _event_batch(
-        self, batch: RawBatch, key: str, events: list[Event], gaps: list[Gap], backfill: bool
-    ) -> Output:
+    def _event_batch(self, batch: RawBatch, key: str, events: list[Event], gaps: list[Gap], backfill: bool) -> Output:
         job = self._state.jobs.get(key)
         if job is None and key not in self._state.node_keys:
             self._state.node_keys.append(key)
@@ -234,9 +232,7 @@ class NodeFold:
             ended=progress.ended, kinds=_kinds(progress.sources), sources=sorted(s.source for s in progress.sources),
         )  # fmt: skip
         return [
-            Output(
-                topic=topics.EVENTS.name, key=key.encode(), record=msgspec.structs.replace(record, job_key=key)
-            )
+            Output(topic=topics.EVENTS.name, key=key.encode(), record=msgspec.structs.replace(record, job_key=key))
             for key in keys
         ]
 

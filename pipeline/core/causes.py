@@ -119,8 +119,12 @@ def related(scope: Scope, root: Entity, other: Entity) -> bool:
     if scope == "rank":
         if root.rank is not None and other.rank is not None:
             return root.rank == other.rank
-        return _same_node(root, other) and _agree(root.pid, other.pid) and _agree(root.local_rank, other.local_rank) \
+        return (
+            _same_node(root, other)
+            and _agree(root.pid, other.pid)
+            and _agree(root.local_rank, other.local_rank)
             and _one_known(root, other)
+        )
     if not _same_node(root, other):
         return False
     if scope == "gpu":

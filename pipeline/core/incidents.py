@@ -123,7 +123,7 @@ def _error(event: Event) -> int | None:
 
 
 def _folded(conclusion: Conclusion) -> list[list[int]]:
-    """Steps of the chain as groups of indices: what many ranks print alike is one step. At most 30, roots first kept."""
+    """Steps of the chain as groups of indices: what many ranks print alike is one step. At most 30, roots first."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, step in enumerate(conclusion.steps):
         episode = step.item.episode
@@ -268,7 +268,7 @@ def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:
     waiting = {s.item.subject.rank for s in conclusion.steps if s.item.episode.name in WAITERS}
     waiting.discard(None)
     timed = [s for s in conclusion.steps if s.item.subject.rank is not None and s.role != "context"]
-    first = min(timed, key=lambda s: (canonical(s.item.episode.first)), default=None)
+    first = min(timed, key=lambda s: canonical(s.item.episode.first), default=None)
     return BlastRadius(
         ranks=frame.world_size or (len(frame.known_ranks) or None),
         nodes=len(frame.nodes) or None,

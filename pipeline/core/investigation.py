@@ -36,8 +36,9 @@ SECOND_NS: Final = 1_000_000_000
 SETTLE_NS: Final = 45 * SECOND_NS
 # A node that says nothing for this long is left out of the watermark and named.
 SILENT_NS: Final = 60 * SECOND_NS
-# While lines pour in, the verdict is worked out at most this often (broker time).
-RECOMPUTE_NS: Final = SECOND_NS // 2
+# While lines pour in, a verdict over n episodes is worked out at most every n of these (broker time): small stories are
+# told at once, and a storm does not keep the worker busy with itself. Progress records, every second, catch up.
+PAUSE_PER_EPISODE_NS: Final = SECOND_NS // 2_000
 MAX_GAPS: Final = 100
 
 
@@ -54,6 +55,7 @@ class Publication(Struct, kw_only=True):
     """What was published last under one verdict id."""
 
     content_hash: str
+    last_ns: int = 0
     settled: bool = False
     withdrawn: bool = False
 
@@ -154,7 +156,8 @@ class Investigation:
 
     def _due(self, now_ns: int) -> bool:
         state = self._state
-        return state.dirty and (not state.published or now_ns - state.computed_ns >= RECOMPUTE_NS)
+        pause_ns = len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS
+        return state.dirty and (not state.published or now_ns - state.computed_ns >= pause_ns)
 
     # --- watermark ------------------------------------------------------------------------------------------------
 
@@ -171,8 +174,8 @@ class Investigation:
         return min(s.through_ns for s in open_nodes)
 
     def _may_settle(self, now_ns: int) -> bool:
-        open_ones = [p for p in self._state.published.values() if not p.settled and not p.withdrawn]
-        return bool(open_ones) and self._watermark(now_ns) > 0
+        open_ones = [p.last_ns for p in self._state.published.values() if not p.settled and not p.withdrawn]
+        return bool(open_ones) and self._watermark(now_ns) >= min(open_ones) + SETTLE_NS
 
     # --- verdicts -------------------------------------------------------------------------------------------------
 
@@ -180,15 +183,17 @@ class Investigation:
         """Publish what changed since the last time, and withdraw what no longer stands."""
         state = self._state
         state.dirty, state.computed_ns = False, now_ns
-        verdicts = {verdict.verdict_id: verdict for verdict in self._conclude(now_ns)}
+        verdicts = {verdict.verdict_id: (verdict, last_ns) for verdict, last_ns in self._conclude(now_ns)}
         outputs = []
-        for verdict_id, verdict in verdicts.items():
+        for verdict_id, (verdict, last_ns) in verdicts.items():
             last = state.published.get(verdict_id)
             settled = isinstance(verdict.incident, Incident) and verdict.incident.verdict == "settled"
             if last is None or last.withdrawn or last.content_hash != verdict.content_hash:
                 outputs.append(self._output(verdict))
             self._settled_now = self._settled_now or (settled and not (last and last.settled))
-            state.published[verdict_id] = Publication(content_hash=verdict.content_hash, settled=settled)
+            state.published[verdict_id] = Publication(
+                content_hash=verdict.content_hash, last_ns=last_ns, settled=settled
+            )
         for verdict_id, last in state.published.items():
             if verdict_id not in verdicts and not last.withdrawn:
                 last.withdrawn, last.settled = True, False
@@ -199,7 +204,8 @@ class Investigation:
     def _output(self, verdict: Verdict) -> Output:
         return Output(topic=topics.VERDICTS.name, key=self._state.key.encode(), record=verdict)
 
-    def _conclude(self, now_ns: int) -> list[Verdict]:
+    def _conclude(self, now_ns: int) -> list[tuple[Verdict, int]]:
+        """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
         placement = PlacementMap(state.facts)
         silent = self._silent(now_ns)
@@ -220,7 +226,7 @@ class Investigation:
                 episodes=episodes, known_ranks=sorted(placement.ranks), world_size=placement.world_size,
                 coverage=self._coverage(placement, silent), gaps=[*state.gaps, *_silent_gaps(silent)],
             )  # fmt: skip
-            verdicts.append(self._verdict(conclusion, frame))
+            verdicts.append((self._verdict(conclusion, frame), last_ns))
         return verdicts
 
     def _job(self, placement: PlacementMap) -> Job | None:
@@ -248,7 +254,7 @@ class Investigation:
             verdict_id=incident.incident_id,
             job_key=state.key,
             incident=incident,
-            root_events=sorted({i for i in conclusion.root.episode.event_ids}),
+            root_events=sorted(set(conclusion.root.episode.event_ids)),
             explained_events=sorted(_explained_ids(step.item for step in conclusion.steps)),
             content_hash=content_hash(incident),
         )
@@ -270,7 +276,5 @@ def _explained_ids(items: Iterable[Resolved]) -> set[str]:
 
 
 def _silent_gaps(silent: list[str]) -> list[Gap]:
-    return [Gap(source="shipper", node=node, reason="no progress for 60 s; left out of the watermark") for node in silent]
-
-
-
+    reason = "no progress for 60 s; left out of the watermark"
+    return [Gap(source="shipper", node=node, reason=reason) for node in silent]

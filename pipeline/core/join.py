@@ -111,8 +111,8 @@ class Join:
     def _superseding(self, verdict: Verdict) -> str | None:
         """The verdict that speaks for this one too: a job's over a node's; of several jobs the smallest id."""
         roots = set(verdict.root_events)
-        better = [other.verdict_id for other in self._standing_others(verdict) if self._speaks_for(other, verdict, roots)]
-        return min(better, default=None)
+        others = self._standing_others(verdict)
+        return min((o.verdict_id for o in others if self._speaks_for(o, verdict, roots)), default=None)
 
     def _speaks_for(self, other: Verdict, verdict: Verdict, roots: set[str]) -> bool:
         if keys.is_node_key(other.job_key):

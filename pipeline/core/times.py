@@ -44,13 +44,23 @@ class When(Struct, frozen=True, kw_only=True):
 UNKNOWN: Final = When()
 
 
+def zone_offset_s(zone: str) -> int | None:
+    """Seconds east of UTC of `+02:00`, `-0530`, `Z` or `UTC`; None where it is not written so."""
+    if zone in ("Z", "UTC"):
+        return 0
+    sign, digits = zone[:1], zone[1:].replace(":", "")
+    if sign not in "+-" or len(digits) != 4 or not digits.isdecimal():
+        return None
+    return (1 if sign == "+" else -1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
+
+
 def claim_of(batch: RawBatch) -> ClockClaim:
     """The claim of a batch, or the default one."""
     return batch.clock_claim or ClockClaim(offset_ns=0, bound_ns=DEFAULT_BOUND_NS, by="default")
 
 
 def clock_fault(run: Run, batch_wall_ns: int, arrival_ns: int) -> str | None:
-    """Why a node's wall clock cannot be right, or None. Both in ns. A replayed clock is not of now and never at fault."""
+    """Why a node's wall clock cannot be right, or None. Both in ns. A replayed clock is never at fault."""
     if run not in ("live", "drill"):
         return None
     if batch_wall_ns > arrival_ns + FUTURE_NS:
@@ -93,7 +103,10 @@ def stamped(stamp: Stamp, attributes: dict[str, str], hint_ns: int | None, node:
     """Bounds of a parsed wall-clock stamp; year and zone come from the source's attributes where it has none."""
     year = attributes.get("time.year")
     resolved = resolve(
-        stamp, year=int(year) if year else None, zone_offset_s=int(attributes.get("time.zone_s", "0")), hint_unix_ns=hint_ns
+        stamp,
+        year=int(year) if year else None,
+        zone_offset_s=zone_offset_s(attributes.get("time.zone", "UTC")) or 0,
+        hint_unix_ns=hint_ns,
     )
     if resolved is None:
         return UNKNOWN

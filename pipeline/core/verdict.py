@@ -69,9 +69,7 @@ class Reported(Struct, frozen=True, kw_only=True):
     all_read: bool
 
 
-def conclude(
-    episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported
-) -> list[Conclusion]:
+def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
     """All conclusions of one investigation, the main one first. Empty where nothing failed."""
     items = [Resolved(episode=e, subject=placement.resolve(e.subject)) for e in episodes]
     failures = [item for item in items if item.episode.name in FAILURES]
@@ -132,9 +130,7 @@ def _chain(rule: Rule, members: list[tuple[int, Resolved]], items: list[Resolved
             taken.add(id(item))
             _append(steps, item, "cascade", root_index, "the same fault, as another line reports it")
     _follow(rules.effects(rule), subject, items, steps, root_index, taken)
-    return Conclusion(
-        class_=rule.class_, rule=rule, culprits=[subject], confidence=rule.confidence, steps=steps
-    )
+    return Conclusion(class_=rule.class_, rule=rule, culprits=[subject], confidence=rule.confidence, steps=steps)
 
 
 def _follow(

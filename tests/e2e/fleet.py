@@ -75,9 +75,7 @@ class Fleet:
 
     def add_store(self) -> Process:
         """Start the store."""
-        store = Process(
-            self._log("store"), "store", "--kafka", self.bootstrap, "--clickhouse-url", self.clickhouse_url
-        )
+        store = Process(self._log("store"), "store", "--kafka", self.bootstrap, "--clickhouse-url", self.clickhouse_url)
         self.stores.append(store)
         return store
 
@@ -151,7 +149,7 @@ class Fleet:
 
     def assert_lines_once(self, cluster: str, lines: int) -> None:
         """The public view shows every line sent, once, as soon as it shows the last."""
-        statement = f"SELECT count(), uniqExact(line_id) FROM raw_lines WHERE cluster = '{cluster}'"  # noqa: S608
+        statement = f"SELECT count(), uniqExact(line_id) FROM raw_lines WHERE cluster = '{cluster}'"
         seen = until(
             lambda: [row for row in self.sql(statement) if row[0] >= lines], what=f"{lines} lines of {cluster}"
         )
@@ -170,7 +168,7 @@ class Fleet:
             assert all(revisions[n] != revisions[n + 1] for n in numbers[:-1])
         counts = f"""
             SELECT count(), uniqExact(incident_id, revision) FROM incident_revisions WHERE cluster = '{cluster}'
-        """  # noqa: S608
+        """
         wanted = sum(len(revisions) for revisions in by_incident.values())
         until(lambda: self.sql(counts) == [(wanted, wanted)], what=f"{wanted} revisions of {cluster} in ClickHouse")
 

@@ -72,7 +72,7 @@ def test_a_message_that_is_no_record_is_a_dead_letter_with_its_address(
 
     until(lambda: [i for i in fleet.revisions(cluster) if i.xid == 79], what="the neighbour's incident")
     statement = (
-        "SELECT topic, partition, offset, reason FROM dead_letters "  # noqa: S608
+        "SELECT topic, partition, offset, reason FROM dead_letters "
         f"WHERE key = '{cluster}/n1' AND reason LIKE '%{reason}%'"
     )
     rows = until(lambda: fleet.sql(statement), what="the dead letter in SQL")
@@ -101,7 +101,9 @@ def test_a_line_of_ten_megabytes_and_invalid_utf8_are_kept(fleet: Fleet, demo: P
     assert text == [("caf\ufffd \ufffd\ufffd",)]
 
 
-@pytest.mark.parametrize(("year", "wall_ns", "how"), [("2099", YEAR_2099_NS, "ahead"), ("1970", YEAR_1970_NS, "behind")])
+@pytest.mark.parametrize(
+    ("year", "wall_ns", "how"), [("2099", YEAR_2099_NS, "ahead"), ("1970", YEAR_1970_NS, "behind")]
+)
 def test_a_node_clock_that_cannot_be_right_is_reported_and_not_believed(
     fleet: Fleet, year: str, wall_ns: int, how: str
 ) -> None:
@@ -114,12 +116,12 @@ def test_a_node_clock_that_cannot_be_right_is_reported_and_not_believed(
     assert incident.xid == 79
     assert incident.started_at is None
     statement = (
-        "SELECT quality, lo_time <= hi_time, abs(dateDiff('second', hi_time, now64(9))) < 600 "  # noqa: S608
+        "SELECT quality, lo_time <= hi_time, abs(dateDiff('second', hi_time, now64(9))) < 600 "
         f"FROM events WHERE cluster = '{cluster}'"
     )
     rows = until(lambda: fleet.sql(statement), what="the event in SQL")
     assert rows == [("none", 1, 1)]
-    gaps = until(lambda: fleet.sql(f"SELECT reason FROM gaps WHERE cluster = '{cluster}'"), what="the gap in SQL")  # noqa: S608
+    gaps = until(lambda: fleet.sql(f"SELECT reason FROM gaps WHERE cluster = '{cluster}'"), what="the gap in SQL")
     assert any("clock" in reason and how in reason for (reason,) in gaps)
     passed = [r for r in fleet.records("events") if type(r).__name__ == "NodeProgress" and r.cluster == cluster]
     assert passed
@@ -135,11 +137,11 @@ def test_two_shippers_under_one_name_are_a_named_conflict(fleet: Fleet) -> None:
 
     fleet.send("raw", key, encode(first), encode(second), encode(again))
 
-    statement = f"SELECT reason FROM gaps WHERE cluster = '{cluster}'"  # noqa: S608
+    statement = f"SELECT reason FROM gaps WHERE cluster = '{cluster}'"
     rows = until(lambda: [r for r in fleet.sql(statement) if "conflict" in r[0]], what="the conflict in SQL")
     assert "s1" in rows[0][0]
     assert "s2" in rows[0][0]
-    assert fleet.sql(f"SELECT count() FROM raw_lines WHERE cluster = '{cluster}'") == [(2,)]  # noqa: S608
+    assert fleet.sql(f"SELECT count() FROM raw_lines WHERE cluster = '{cluster}'") == [(2,)]
 
 
 def test_an_unreachable_kafka_is_waited_for_and_said_once(

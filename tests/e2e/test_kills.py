@@ -60,9 +60,7 @@ def test_the_worker_dies_with_several_investigations_open(fleet: Fleet, demo: Pa
         story.check(fleet)
 
 
-def test_the_worker_dies_on_a_fresh_group_with_one_old_event_held(
-    fleet: Fleet, demo: Path, tmp_path: Path
-) -> None:
+def test_the_worker_dies_on_a_fresh_group_with_one_old_event_held(fleet: Fleet, demo: Path, tmp_path: Path) -> None:
     """A group that never committed, one open investigation: its first event is read again, not passed."""
     fleet.workers.pop().stop()
     fleet.group = "fresh-group"

@@ -59,7 +59,7 @@ def test_a_withdrawn_verdict_is_in_neither(fleet: Fleet, tmp_path: Path) -> None
         "2026-03-04T05:06:07.100000+00:00 n1 kernel: NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.\n"
     )
     (folder / "n1.rank0.log").write_text(
-        "n1:800:820 [0] NCCL INFO comm 0x55 rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId 5e000 commId 0x7 - Init COMPLETE\n"
+        "n1:80:82 [0] NCCL INFO comm 0x55 rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId 5e000 commId 0x7 - Init COMPLETE\n"
         "[rank0]: [2026-03-04 05:06:09] step 5\n"
         "[rank0]: RuntimeError: CUDA error: unspecified launch failure\n"
     )

@@ -1,0 +1,79 @@
+# rootrank: `make` lists the targets. Everything runs in a virtual environment of its own, .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+# Only what reaches an index; the lock pins the versions.
+PIP     = $(PY) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+# Extra arguments: make test ARGS="-m 'not kafka' tests/core"
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint types imports check bench schemas lock clean need-python need-java need-test
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-9s%s\n", n, $$0}'
+
+demo: $(VENV)/.demo need-java ## bring everything up, replay a recorded incident, show it (ONCE=1: then stop)
+	@ONCE="$(ONCE)" $(PY) -m pipeline.demo
+
+test: $(VENV)/.dev need-test ## all tests, with the real Kafka, ClickHouse and Chromium
+	$(PY) -m pytest $(ARGS)
+
+lint: $(VENV)/.dev ## style and common mistakes (ruff)
+	$(PY) -m ruff check .
+
+types: $(VENV)/.dev ## types (mypy, strict)
+	$(PY) -m mypy
+
+imports: $(VENV)/.dev ## layers: imports point inward only (import-linter)
+	$(VENV)/bin/lint-imports --no-cache
+
+check: lint types imports test ## all of these: lint, types, imports, test
+
+bench: $(VENV)/.dev need-java ## throughput and latency, next to bare Kafka and Faust
+	$(PY) -m tests.bench $(ARGS)
+
+schemas: $(VENV)/.dev ## write schemas/v1/*.schema.json after a change of a record
+	$(PY) -m schemas.generate
+
+lock: need-python ## resolve all dependencies anew and pin them in requirements.lock
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	{ sed -n '/^#/p' requirements.lock; build/lock/bin/python -m pip freeze --exclude rootrank; } > build/requirements.lock
+	mv build/requirements.lock requirements.lock && rm -rf build/lock
+
+clean: ## remove the virtual environment, caches and the demo's data
+	rm -rf $(VENV) .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+
+$(VENV)/.python: | need-python
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.python pyproject.toml requirements.lock
+	@echo "installing rootrank into $(VENV) ..."
+	$(PIP) --editable '.[pipeline,web,embedded,shipper]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml requirements.lock
+	@echo "installing rootrank and its development tools into $(VENV) ..."
+	$(PIP) --editable '.[dev]'
+	@touch $(VENV)/.demo $@
+
+need-python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "rootrank needs Python 3.11 or later with its venv module: apt-get install python3 python3-venv," \
+	       "or name another one: make PYTHON=python3.12" >&2; exit 1; }
+
+need-java:
+	@test -n "$$KAFKA_BOOTSTRAP" || command -v java >/dev/null || { \
+	  echo "this needs a JDK 17 (and Maven, the first time): apt-get install openjdk-17-jdk-headless maven" >&2; exit 1; }
+
+need-test:
+	@missing=""; \
+	command -v java >/dev/null || missing="$$missing openjdk-17-jdk-headless"; \
+	command -v mvn >/dev/null || missing="$$missing maven"; \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  missing="$$missing chromium"; \
+	test -z "$$missing" || { echo "the tests need real parts that are missing here: apt-get install$$missing" >&2; exit 1; }

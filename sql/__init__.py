@@ -1,0 +1,1 @@
+"""Everything rootrank says to ClickHouse, as plain SQL files: migrations, named queries, the store's own statements."""

@@ -1,0 +1,12 @@
+DROP VIEW IF EXISTS shipper_conflicts;
+DROP VIEW IF EXISTS shippers;
+DROP VIEW IF EXISTS progress_live;
+DROP VIEW IF EXISTS progress;
+DROP VIEW IF EXISTS gaps_live;
+DROP VIEW IF EXISTS gaps;
+DROP VIEW IF EXISTS dead_letters;
+DROP TABLE IF EXISTS sink_offsets;
+DROP TABLE IF EXISTS shippers_rows;
+DROP TABLE IF EXISTS progress_rows;
+DROP TABLE IF EXISTS gaps_rows;
+DROP TABLE IF EXISTS dead_letters_rows;

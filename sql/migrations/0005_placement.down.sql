@@ -1,0 +1,2 @@
+DROP VIEW IF EXISTS placement;
+DROP TABLE IF EXISTS placement_rows;
