@@ -10,6 +10,7 @@ from pipeline.core.align import NodeFold
 from pipeline.core.causes import RuleSet
 from pipeline.core.investigation import Investigation
 from pipeline.core.join import Join
+from pipeline.core.keys import is_node_key
 from pipeline.core.outputs import Output
 from pipeline.rules import load_rules
 from schemas import signals, topics
@@ -28,6 +29,7 @@ class Engine:
         self._join = Join()
         self._incidents: dict[str, Incident] = {}
         self._quiet: dict[str, Incident] = {}
+        self._main: set[str] = set()
 
     def feed(self, key: bytes, record: Struct, *, now_ns: int = 0) -> None:
         """Take one record of the raw topic and everything that follows from it."""
@@ -53,13 +55,19 @@ class Engine:
 
     def _note(self, verdict: Verdict) -> None:
         self._quiet.pop(verdict.verdict_id, None)
+        self._main.discard(verdict.verdict_id)
+        if verdict.main and not is_node_key(verdict.job_key):
+            self._main.add(verdict.verdict_id)
         if isinstance(verdict.incident, Incident) and verdict.incident.class_ in QUIET_CLASSES:
             self._quiet[verdict.verdict_id] = verdict.incident
 
     def incidents(self) -> list[Incident]:
-        """The incidents that stand, main ones first, in a fixed order."""
+        """The incidents that stand, those that speak for a job's failure first, in a fixed order."""
         standing = [i for i in self._incidents.values() if i.state in ("open", "resolved")]
-        return sorted(standing, key=lambda i: (-i.confidence, i.started_at or "", i.incident_id))
+        return sorted(
+            standing,
+            key=lambda i: (i.incident_id not in self._main, -i.confidence, i.started_at or "", i.incident_id),
+        )
 
     def notes(self) -> list[Incident]:
         """Endings that are no incidents: scheduler stops, benign notices. Not those of nodes that a job explains."""

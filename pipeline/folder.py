@@ -32,7 +32,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.parse import is_kmsg, parse_line
+from pipeline.core.parse import is_kmsg, is_kmsg_continuation, parse_line
 from pipeline.core.stamps import date_of
 from pipeline.core.times import zone_offset_s
 from pipeline.logfiles import UnreadableFileError, head_lines, open_log
@@ -46,10 +46,14 @@ _NOT_NAMES: Final = frozenset(
     (
         "log", "logs", "txt", "out", "err", "stdout", "stderr", "kern", "kernel", "dmesg", "syslog", "messages",
         "journal", "job", "slurm", "train", "training", "console", "output", "rank", "gz", "xz", "zst", "nccl", "debug",
-        "alerts", "talos", "fabricmanager", "fm", "agent", "kmsg", "json", "node", "worker", "retry",
+        "alerts", "talos", "fabricmanager", "fm", "agent", "kmsg", "json", "node", "worker", "retry", "torchrun",
+        "launcher", "trainer", "core", "empty", "elastic", "main", "nohup", "run", "script", "system", "host",
     )
 )  # fmt: skip
 _KERNEL_NAMES: Final = frozenset(("kern", "kernel", "dmesg", "syslog", "messages", "kmsg", "journal"))
+# Numbers, ranks, attempts and parts of a path are no hosts.
+_NOT_A_HOST: Final = re.compile(r"(?:(?:gpu|attempt|rank|part|restart|default|local|epoch|step|train|job)[_-]?)?\d*")
+_ATTEMPT_NAME: Final = re.compile(r"(?:^|/)attempt[_-](\d{1,4})(?=/)")
 _RANK_NAME: Final = re.compile(r"(?:^|[._/-])rank[_-]?(\d{1,6})(?=[._/-]|$)")
 
 Kind = Literal["kernel", "application", "service"]
@@ -127,6 +131,7 @@ class _Look(Struct, kw_only=True):
     path: Path
     kind: Kind
     kmsg: bool
+    lines: int
     nodes: Counter[str]
     years: Counter[int]
     rank: int | None
@@ -152,10 +157,9 @@ def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
     for look in looks:
         years.update(look.years)
     year = manifest.year or (min(years, key=lambda y: (-years[y], y)) if years else None)
-    return FolderPlan(
-        cluster=manifest.cluster, nodes=_nodes(looks, manifest, year, node, _job_name(paths)), gaps=gaps,
-        unreadable=unreadable,
-    )  # fmt: skip
+    nodes = _nodes(looks, manifest, year, node, _job_name(paths))
+    gaps += _without_effect(manifest, {look.name for look in looks}, {node.reporter for node in nodes})
+    return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable)
 
 
 def _manifest(paths: list[Path]) -> Manifest:
@@ -177,19 +181,31 @@ def _job_name(paths: list[Path]) -> str:
 
 
 def _files(paths: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Every file with its name relative to the path given, in a fixed order."""
+    """Every file with its name relative to the path given, in a fixed order. Single files of one name keep apart."""
+    single = Counter(path.name for path in paths if not path.is_dir())
     for path in paths:
         if path.is_dir():
-            for file in sorted(p for p in path.rglob("*") if p.is_file() and p.name != MANIFEST):
+            for file in sorted(p for p in path.rglob("*") if not p.is_dir() and p.name != MANIFEST):
                 yield file.relative_to(path).as_posix(), file
+        elif single[path.name] > 1:
+            yield "/".join(path.resolve().parts[-2:]), path
         else:
             yield path.name, path
+
+
+def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> list[Gap]:
+    """Names in a manifest that nothing in the folder bears."""
+    wrong = [("files", name) for name in manifest.files if name not in files]
+    wrong += [("nodes", name) for name in manifest.nodes if name not in nodes]
+    return [Gap(source=MANIFEST, reason=f'[{table}."{name}"] names nothing in this folder') for table, name in wrong]
 
 
 # --- looking at one file ------------------------------------------------------------------------------------------
 
 
 def _look(name: str, path: Path) -> _Look | Gap:
+    if path.exists() and not path.is_file():
+        return Gap(source=name, reason="no regular file; not read")
     with open_log(path) as stream:
         lines = head_lines(stream, SAMPLE_LINES)
     text = "\n".join(lines)
@@ -200,7 +216,7 @@ def _look(name: str, path: Path) -> _Look | Gap:
     years: Counter[int] = Counter()
     kernel = kmsg = 0
     for line in lines:
-        kmsg += is_kmsg(line) is not None
+        kmsg += is_kmsg(line) is not None or is_kmsg_continuation(line)
         parsed = parse_line(line)
         if parsed.node:
             nodes[parsed.node] += 1
@@ -212,7 +228,7 @@ def _look(name: str, path: Path) -> _Look | Gap:
     is_kernel = kernel * 3 >= len(lines) or (bool(tokens & _KERNEL_NAMES) and not rank and "job" not in tokens)
     return _Look(
         name=name, path=path, kind="kernel" if lines and is_kernel else "application",
-        kmsg=bool(lines) and kmsg * 2 > len(lines), nodes=nodes, years=years,
+        kmsg=bool(lines) and kmsg * 2 > len(lines), lines=len(lines), nodes=nodes, years=years,
         rank=int(rank[1]) if rank else None, text=text,
     )  # fmt: skip
 
@@ -220,7 +236,8 @@ def _look(name: str, path: Path) -> _Look | Gap:
 def _not_a_log(text: str, path: Path) -> str | None:
     """Why a file is not read as lines (yet), or None."""
     head = text[:4096]
-    if "\x00" in head and head.count("\x00") * 10 > len(head):
+    odd = sum(character == "\ufffd" or (character < " " and character not in "\t\n\r\x1b") for character in head)
+    if odd * 5 > len(head):
         return "binary file; this kind is not read yet"
     if head.lstrip().startswith("{") and ('"pg_config"' in text or '"entries"' in text) and path.suffix == ".json":
         return "flight-recorder dump; this kind is not read yet"
@@ -264,7 +281,7 @@ def _nodes(
 
 def _node_of(look: _Look, everything: str) -> str | None:
     """The node that the lines name, if it is one; else the one that the file's or folder's name names."""
-    if look.nodes:
+    if look.nodes and look.nodes.total() * 10 >= look.lines:
         (first, count), *rest = look.nodes.most_common(2)
         if not rest or count > 9 * rest[0][1]:
             return first
@@ -274,28 +291,41 @@ def _node_of(look: _Look, everything: str) -> str | None:
 
 
 def _name_in_path(name: str, everything: str) -> str | None:
-    """A host name in a path: what is left of a part once the words that say what a file is are taken off."""
-    for part in reversed(name.split("/")):
-        for piece in part.split("."):
-            candidates = _candidates(piece)
-            known = [c for c in candidates if re.search(rf"(?<![\w-]){re.escape(c)}(?![\w-])", everything)]
-            if known or candidates:
-                return (known or candidates)[0]
+    """A host name in a path: one that some line mentions, else a folder that reads like one, else such a file name."""
+    *folders, file = name.split("/")
+    pieces = [*(candidates for folder in reversed(folders) for candidates in (_candidates(folder),))]
+    own = [_candidates(piece) for piece in file.split(".")]
+    for candidates in (*own, *pieces):
+        for candidate in candidates:
+            if re.search(rf"(?<![\w-]){re.escape(candidate)}(?![\w-])", everything) and _reads_like_host(candidate):
+                return candidate
+    for candidates in pieces:
+        if candidates:
+            return candidates[0]
+    is_kernel = bool(set(re.split(r"[._-]", file.lower())) & _KERNEL_NAMES)
+    for candidates in own:
+        if candidates and (is_kernel or _reads_like_host(candidates[0])):
+            return candidates[0]
     return None
+
+
+def _reads_like_host(name: str) -> bool:
+    """Whether a word by itself may be a host: it has a number or parts."""
+    return "-" in name or any(character.isdigit() for character in name)
 
 
 def _candidates(piece: str) -> list[str]:
     """Host names that a piece of a path may hold, the barest first."""
-    words = piece.split("-")
-    if _RANK_NAME.fullmatch(piece.lower()) or piece.lower().replace("_", "").isdigit():
+    if _NOT_A_HOST.fullmatch(piece.lower()):
         return []
+    words = re.split(r"[-_]", piece)
     kept = words
     while kept and (kept[0].lower() in _NOT_NAMES or kept[0].lower().startswith("torchelastic")):
         kept = kept[1:]
     while kept and kept[-1].lower() in _NOT_NAMES:
         kept = kept[:-1]
-    bare = "-".join(kept)
-    if not bare or re.fullmatch(r"(?i)(gpu|attempt|rank|part)?[_\d]*", bare):
+    bare = piece[piece.find("-".join(kept)) :][: len("-".join(kept))] if kept else ""
+    if not bare or _NOT_A_HOST.fullmatch(bare.lower()):
         return [piece] if len(words) > 1 and kept and words[0].lower() == "node" else []
     if words[0].lower() == "node" and len(bare) < 3:
         return [piece]
@@ -313,7 +343,8 @@ def _source(look: _Look, node: str, manifest: Manifest, year: int | None, job_na
         attributes["rank"] = str(rank)
     if binds:
         attributes["job.id"] = manifest.job_id or job_name
-        attributes["job.attempt"] = str(manifest.attempt)
+        attempt = _ATTEMPT_NAME.search(look.name)
+        attributes["job.attempt"] = attempt[1] if attempt else str(manifest.attempt)
     return SourcePlan(name=look.name, path=look.path, kind=kind, kmsg=look.kmsg, attributes=attributes)
 
 

@@ -7,12 +7,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import zstandard
 
 from schemas.lines import MAX_LINE_BYTES, body_of
 
+CHUNK_BYTES: Final = 256 * 1024
 _MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -39,8 +40,39 @@ def _decompressed(file: IO[bytes], head: bytes) -> IO[bytes]:
     if kind == "xz":
         return io.BufferedReader(lzma.LZMAFile(file))
     if kind == "zstd":
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+        return io.BufferedReader(_Zstd(file))
     return file
+
+
+class _Zstd(io.RawIOBase):
+    """Frames of zstd as one stream. Unlike the library's own reader it notices a frame that ends too early."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._fed = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """As RawIOBase says. Raises ZstdError for a stream that is cut short."""
+        while not self._ready:
+            data = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame, self._fed = zstandard.ZstdDecompressor().decompressobj(), False
+            data = data or self._file.read(CHUNK_BYTES)
+            if not data:
+                if self._fed:
+                    raise zstandard.ZstdError("the compressed stream ends too early")
+                return 0
+            self._fed = True
+            self._ready = self._frame.decompress(data)
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
 
 def lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes, int]]:

@@ -378,6 +378,7 @@ class Event(Part, frozen=True, kw_only=True):
     offset: int
     body: str
     line_no: int | None = None
+    source_kind: str = "application"
     clock_id: str = ""
     raw_ns: int | None = None
     resolution_ns: int = 0
@@ -425,7 +426,8 @@ class EventBatch(Record, frozen=True, kw_only=True, tag="event_batch"):
 class NodeProgress(Record, frozen=True, kw_only=True, tag="node_progress"):
     """One node's progress on the reference timeline, handed to each job on it.
 
-    `kinds` says per source kind whether any source of it is on.
+    `node` is empty where the reporter speaks only of others (a job's output on a login node). `kinds` says per source
+    kind whether any source of it is on.
     """
 
     run: Run
@@ -643,7 +645,8 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
 
     `root_events` are the ids of the lines the root rests on, `explained_events` all host-level ids the verdict uses:
     join supersedes a node's verdict by the job's verdict that explains the same line.
-    `withdrawn`: the earlier verdict of this id no longer stands.
+    `main`: it speaks for the failure of the job, and not for a fault beside it. `withdrawn`: the earlier verdict of
+    this id no longer stands.
     """
 
     verdict_id: str
@@ -653,6 +656,7 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
     explained_events: list[str] = []
     elements: dict[str, str] = {}
     content_hash: str = ""
+    main: bool = True
     withdrawn: bool = False
 
 

@@ -69,7 +69,9 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     subject: dict[str, str] = {}
     placement: bool = False
     carries: str | None = None
+    keeps: bool = False
     takes: str | None = None
+    one_per_batch: bool = False
     by: dict[str, dict[str, Override]] = {}
     by_table: dict[str, str] = {}
     matches: list[Example]
@@ -93,7 +95,7 @@ class SignalFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Match(Struct, frozen=True, kw_only=True):
-    """What a body means. With `carries` it makes no event: its attributes are kept for a later line that `takes`."""
+    """What a body means. With `carries` its attributes are kept for a later line that `takes`; it is an event itself only if it `keeps`."""
 
     signal: str
     event: str
@@ -105,7 +107,9 @@ class Match(Struct, frozen=True, kw_only=True):
     subject: Entity
     placement: bool = False
     carries: str | None = None
+    keeps: bool = False
     takes: str | None = None
+    one_per_batch: bool = False
 
 
 class _Compiled(NamedTuple):
@@ -210,7 +214,9 @@ def _describe(entry: _Compiled, found: re.Match[str]) -> Match:
         subject=_subject(signal.subject, attributes),
         placement=signal.placement,
         carries=signal.carries,
+        keeps=signal.keeps,
         takes=signal.takes,
+        one_per_batch=signal.one_per_batch,
     )
 
 

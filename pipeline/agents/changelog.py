@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class SourceRecreatedError(RuntimeError):
-    """The source topic ends before the offset that this group has committed."""
+    """The source topic ends before what this group has read and saved."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +43,7 @@ class Changelog:
         await consumer.start()
         try:
             await self._read(consumer, store, wanted)
-            return await self._source_starts(consumer, wanted)
+            return await self._source_starts(consumer, store, wanted)
         finally:
             await consumer.stop()
 
@@ -60,17 +60,19 @@ class Changelog:
                     store.take(tp.partition, message.offset, message.key, message.value)
             missing = {tp for tp in missing if await consumer.position(tp) < ends[tp]}
 
-    async def _source_starts(self, consumer: AIOKafkaConsumer, partitions: list[int]) -> dict[int, int]:
+    async def _source_starts(
+        self, consumer: AIOKafkaConsumer, store: SnapshotStore, partitions: list[int]
+    ) -> dict[int, int]:
         tps = [TopicPartition(self.source_topic, partition) for partition in partitions]
         oldest, ends = await consumer.beginning_offsets(tps), await consumer.end_offsets(tps)
         starts = {}
         for tp in tps:
             committed = await consumer.committed(tp)
-            if committed is not None and committed > ends[tp]:
+            read = max(committed or 0, store.newest_applied(tp.partition) + 1)
+            if read > ends[tp]:
                 raise SourceRecreatedError(
-                    f"group {self.group} has read {tp.topic} partition {tp.partition} up to {committed}, but it ends "
-                    f"at {ends[tp]}: it was made anew. Delete the group and its topic {self.topic}, or use another "
-                    f"group name"
+                    f"group {self.group} has read {tp.topic} partition {tp.partition} up to offset {read}, but it ends "
+                    f"at {ends[tp]}: it was made anew. Delete {self.topic} too, or use another group name"
                 )
             if committed is not None and committed < oldest[tp]:
                 log.error(

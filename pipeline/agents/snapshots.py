@@ -104,6 +104,10 @@ class SnapshotStore:
         packed = self._packed.get(partition, {}).get(key)
         return None if packed is None else unpack(packed)
 
+    def newest_applied(self, partition: int) -> int:
+        """The highest source offset that any state of the partition contains, -1 without any."""
+        return max((read_head(packed).applied for packed in self._packed.get(partition, {}).values()), default=-1)
+
     def older_than(self, last_ns: int) -> Iterator[tuple[int, bytes, int]]:
         """(partition, key, applied offset) of entities whose last message is older than `last_ns`."""
         for partition, known in self._packed.items():

@@ -43,6 +43,7 @@ RECENT_EVENTS: Final = 2_000
 # Carried blocks are short; more attributes than this are not a block.
 MAX_CARRIED: Final = 16
 BODY_CHARACTERS: Final = 2_000
+CUT_MARK: Final = " …[cut]"
 
 
 class SourceMemory(Struct, kw_only=True):
@@ -90,6 +91,8 @@ class NodeState(Struct, kw_only=True):
     recent: list[Recent] = field(default_factory=list)
     spans: dict[str, PlacementSpan] = field(default_factory=dict)
     node_keys: list[str] = field(default_factory=list)
+    speaks_of_itself: bool = False
+    last: RawBatch | None = None
     progress: Progress | None = None
 
 
@@ -145,6 +148,7 @@ class NodeFold:
             return []
         self._watch_shippers(batch, out)
         state.shippers[batch.shipper_id] = batch.batch_seq
+        state.last = msgspec.structs.replace(batch, records=[], source_attributes={}, clock_samples=[], gaps=[])
         fault = times.clock_fault(batch.run, batch.clock.wall_ns, now_ns)
         if fault and fault.split()[-1] not in state.clock_faults:
             state.clock_faults.append(fault.split()[-1])
@@ -193,7 +197,8 @@ class NodeFold:
         record = EventBatch(
             run=batch.run, run_id=batch.run_id, cluster=batch.cluster, reporter=batch.reporter, job_key=key,
             boot_id=batch.boot_id, shipper_id=batch.shipper_id, batch_seq=batch.batch_seq,
-            job_id=job.job_id if job else None, attempt=job.attempt if job else 0, node=batch.reporter,
+            job_id=job.job_id if job else None, attempt=job.attempt if job else 0,
+            node=batch.reporter if self._state.speaks_of_itself else None,
             machine_id=batch.machine_id, events=events, gaps=gaps, backfill=backfill,
         )  # fmt: skip
         return Output(topic=topics.EVENTS.name, key=key.encode(), record=record)
@@ -221,6 +226,8 @@ class NodeFold:
                 progress, sources=[msgspec.structs.replace(s, read_through_unix_nano=0) for s in progress.sources]
             )
         state.progress = progress
+        reporting = (source.attributes.get("node", progress.reporter) for source in progress.sources)
+        state.speaks_of_itself = state.speaks_of_itself or progress.reporter in reporting
         return self._node_progress(progress, [*state.jobs, *state.node_keys])
 
     def _node_progress(self, progress: Progress, keys: list[str]) -> list[Output]:
@@ -228,7 +235,7 @@ class NodeFold:
         through_ns = min((s.read_through_unix_nano for s in progress.sources if s.state == "on"), default=0)
         record = NodeProgress(
             run=progress.run, run_id=progress.run_id, cluster=progress.cluster, reporter=progress.reporter, job_key="",
-            node=progress.reporter, through_unix_nano=through_ns + offset_ns if through_ns else 0,
+            node=progress.reporter if self._state.speaks_of_itself else "", through_unix_nano=through_ns + offset_ns if through_ns else 0,
             ended=progress.ended, kinds=_kinds(progress.sources), sources=sorted(s.source for s in progress.sources),
         )  # fmt: skip
         return [
@@ -245,19 +252,11 @@ class NodeFold:
                 self._state.jobs[key] = JobHere(job_id=span.job_id, attempt=span.attempt)
                 out.new_jobs.append(key)
             job = self._state.jobs[key]
-            job.first_ns = min(job.first_ns, span.start_unix_nano)
-            job.last_ns = max(job.last_ns, span.start_unix_nano)
-        self._backfill(out)
-        progress = self._state.progress
-        if progress is None:
-            # Nothing of this node was read yet; its first batch brings the job along.
-            return []
-        batch = RawBatch(
-            run=placement.run, run_id=placement.run_id, cluster=placement.cluster, reporter=placement.node,
-            boot_id=progress.boot_id, shipper_id=progress.shipper_id, batch_seq=progress.last_batch_seq,
-            clock=progress.clock, machine_id=progress.machine_id,
-        )  # fmt: skip
-        return self._send(batch, out)
+            if span.start_unix_nano:
+                job.first_ns = min(job.first_ns, span.start_unix_nano)
+                job.last_ns = max(job.last_ns, span.start_unix_nano)
+        # Where nothing of this node was read yet, its first batch brings the job along.
+        return self._send(self._state.last, out) if self._state.last else []
 
     def _publish_placement(self, cluster: str, reporter: str) -> list[Output]:
         """The node's own list to everybody; what concerns other nodes to their own reporters."""
@@ -288,6 +287,8 @@ class SourceReader:
         self._node = self._attributes.get("node", batch.reporter)
         self._kind = self._attributes.get("kind", "application")
         self._memory = state.sources.setdefault(source, SourceMemory())
+        # A job's output on a login node speaks of others only: its reporter is no node of the job.
+        state.speaks_of_itself = state.speaks_of_itself or self._node == batch.reporter
         self._folded: dict[tuple[str, str, int | None], int] = {}
         self._events: list[tuple[str | None, Event]] = []
 
@@ -389,7 +390,7 @@ class SourceReader:
             self._bind_by_communicator(event, out)
         self._place(event, match, out)
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
-        fold = (event.name, event.body, second)
+        fold = (event.name, "", None) if completed.one_per_batch else (event.name, event.body, second)
         if fold in self._folded:
             place = self._folded[fold]
             key, first = self._events[place]
@@ -403,9 +404,9 @@ class SourceReader:
         writer = f"{parsed.node}\x1f{parsed.rank}\x1f{parsed.task}"
         if match.carries is not None:
             block = self._memory.blocks.setdefault(f"{match.carries}\x1f{writer}", {})
-            if len(block) < MAX_CARRIED:
+            if len(block) < MAX_CARRIED or match.keeps:
                 block.update(match.attributes)
-            return None
+            return match if match.keeps else None
         if match.takes is None:
             return match
         carried = self._memory.blocks.pop(f"{match.takes}\x1f{writer}", {})
@@ -414,14 +415,16 @@ class SourceReader:
     def _build(self, line: RawLine, parsed: ParsedLine, when: When, match: Match) -> Event:
         batch = self._batch
         subject = self._subject(parsed, match)
-        body = parsed.body[:BODY_CHARACTERS]
+        cut = line.truncated or len(parsed.body) > BODY_CHARACTERS
+        body = parsed.body[:BODY_CHARACTERS] + (CUT_MARK if cut else "")
         return Event(
             event_id=digest(batch.cluster, batch.reporter, self._source, line.generation, line.offset, line.body),
             name=match.event, node=subject.node or "", source=self._source, generation=line.generation,
             offset=line.offset, line_no=line.line_no, body=body, clock_id=when.clock_id, raw_ns=when.raw_ns,
             resolution_ns=when.resolution_ns, seq=line.seq, observed_time_unix_nano=line.observed_time_unix_nano,
             aligned_time_unix_nano=when.aligned_ns, lo_unix_nano=when.lo_ns, hi_unix_nano=when.hi_ns,
-            quality=when.quality, severity=match.severity, label=match.label, role=match.role, scope=match.scope,
+            source_kind=self._kind, quality=when.quality, severity=match.severity, label=match.label, role=match.role,
+            scope=match.scope,
             subject=subject, attributes=match.attributes,
         )  # fmt: skip
 
@@ -447,16 +450,17 @@ class SourceReader:
     def _place(self, event: Event, match: Match, out: Pass) -> None:
         """Remember who runs where, and the line that says so."""
         subject, job = event.subject, self._state.jobs.get(self._memory.job or "")
-        if not match.placement or job is None or subject.node is None or subject.rank is None:
+        world, numbered = event.attributes.get("nranks"), event.attributes.get("rank")
+        rank = int(numbered) if world and numbered else subject.rank
+        if not match.placement or job is None or subject.node is None or rank is None:
             return
-        world = event.attributes.get("nranks")
         span = PlacementSpan(
             job_id=job.job_id, attempt=job.attempt, start_unix_nano=event.aligned_time_unix_nano or 0,
-            rank=subject.rank, local_rank=subject.local_rank, world_size=int(world) if world else None,
+            rank=rank, local_rank=subject.local_rank, world_size=int(world) if world else None,
             pid=subject.pid, gpu_uuid=subject.gpu_uuid, pci_bus_id=subject.pci_bus_id, gpu_index=subject.gpu_index,
             source=f"{event.source}:{event.line_no or event.offset}",
         )  # fmt: skip
-        name = "\x1f".join((subject.node, job.job_id, str(job.attempt), str(subject.rank), world or ""))
+        name = "\x1f".join((subject.node, job.job_id, str(job.attempt), str(rank), world or ""))
         if name not in self._state.spans:
             self._state.spans[name] = span
             out.placed = True

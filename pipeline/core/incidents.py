@@ -9,7 +9,7 @@ import msgspec
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, lag_ns
-from pipeline.core.verdict import WAITERS, Conclusion, Resolved, Step
+from pipeline.core.verdict import WAITERS, Conclusion
 from schemas.records import (
     Action,
     Alternative,
@@ -57,7 +57,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
     """The incident of one conclusion."""
     rule = conclusion.rule
     groups = _folded(conclusion)
-    root = conclusion.root.episode.first
+    root = conclusion.steps[0].item.episode.first
     culprits = [_culprit(entity, conclusion.confidence) for entity in conclusion.culprits]
     stall_ns = _stall_start(conclusion)
     timed = [s.item.episode for s in conclusion.steps if s.item.episode.first.quality != "none"]
@@ -72,7 +72,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         class_=conclusion.class_,
         verdict=frame.verdict,
         severity=rule.severity if rule else "error",
-        jobs=[frame.job] if frame.job else [],
+        jobs=[frame.job] if frame.job and not conclusion.outside else [],
         started_at=_at(root),
         started_error_ns=_error(root),
         ended_at=rfc3339(last.end_ns) if last else None,
@@ -163,7 +163,8 @@ def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainS
     first = min((conclusion.steps[i] for i in group), key=lambda s: canonical(s.item.episode.first))
     event = first.item.episode.first
     ranks = sorted({r for i in group if (r := conclusion.steps[i].item.subject.rank) is not None})
-    lag = lag_ns(conclusion.root.episode.first, event)
+    root = conclusion.steps[0].item.episode.first
+    lag = lag_ns(root, event)
     return ChainStep(
         step=number,
         event=event.name,
@@ -172,7 +173,7 @@ def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainS
         where=_where(first.item.subject, ranks),
         when=_at(event),
         error_ns=_error(event),
-        lag_ns=sum(lag) // 2 if lag and event.quality != "none" else None,
+        lag_ns=sum(lag) // 2 if lag and "none" not in (root.quality, event.quality) else None,
         evidence=Evidence(
             source=event.source, text=event.body, line_no=event.line_no,
             offset=None if event.line_no is not None else event.offset,
@@ -204,10 +205,10 @@ def _where(subject: Entity, ranks: list[int]) -> str:
     parts = []
     if subject.rank is not None:
         parts.append(f"rank {subject.rank}")
-    if subject.pci_bus_id:
-        parts.append(f"GPU {subject.pci_bus_id}")
     if subject.nic:
         parts.append(subject.nic)
+    elif subject.pci_bus_id:
+        parts.append(f"GPU {subject.pci_bus_id}")
     if subject.node:
         parts.append(f"on {subject.node}")
     return " ".join(parts) or "job"
@@ -317,7 +318,7 @@ def _filled(template: str, culprits: list[Culprit]) -> str:
     if "nic" in known:
         who.append(f"{known['nic']}")
     if "node" in known:
-        who.append(f"on {known['node']}")
+        who.append(f"on {known['node']}" if who else f"node {known['node']}")
     return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process"}))
 
 
@@ -332,6 +333,3 @@ def _recovery(episodes: list[Episode], root: Event) -> Recovery:
         checkpoint_at=_at(last),
         resume_from="checkpoint",
     )
-
-
-__all__ = ["Frame", "Resolved", "Step", "rfc3339", "write"]

@@ -12,16 +12,18 @@ from msgspec import Struct, field
 
 from pipeline.core import keys
 from pipeline.core.causes import RuleSet
+from pipeline.core.chains import Resolved
 from pipeline.core.episodes import Episodes
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
-from pipeline.core.verdict import Conclusion, Reported, Resolved, conclude, entity_suffix
+from pipeline.core.verdict import Conclusion, Reported, conclude
 from schemas import topics
 from schemas.records import (
     DELIVERY_FIELDS,
     TIME_MAX_NS,
     Coverage,
+    Event,
     EventBatch,
     Gap,
     Incident,
@@ -49,6 +51,7 @@ class NodeSeen(Struct, kw_only=True):
     ended: bool = False
     said_ns: int = 0
     kinds: dict[str, SourceState] = {}
+    is_node: bool = False
 
 
 class Publication(Struct, kw_only=True):
@@ -58,6 +61,7 @@ class Publication(Struct, kw_only=True):
     last_ns: int = 0
     settled: bool = False
     withdrawn: bool = False
+    unknown: bool = False
 
 
 class InvestigationState(Struct, kw_only=True):
@@ -72,7 +76,8 @@ class InvestigationState(Struct, kw_only=True):
     backfilled: list[str] = field(default_factory=list)
     episodes: Episodes = field(default_factory=Episodes)
     facts: Facts = field(default_factory=Facts)
-    nodes: dict[str, NodeSeen] = field(default_factory=dict)
+    reporters: dict[str, NodeSeen] = field(default_factory=dict)
+    heard: dict[str, list[str]] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     published: dict[str, Publication] = field(default_factory=dict)
     dirty: bool = False
@@ -111,7 +116,7 @@ class Investigation:
         """Take one record of the events topic. `now_ns` is the broker's time of the message."""
         self._settled_now = False
         if isinstance(record, EventBatch):
-            self._take_events(record)
+            self._take_events(record, now_ns)
             return self._verdicts(now_ns) if self._due(now_ns) else []
         if isinstance(record, NodeProgress):
             return self._take_progress(record, now_ns)
@@ -119,40 +124,56 @@ class Investigation:
 
     # --- taking ---------------------------------------------------------------------------------------------------
 
-    def _take_events(self, batch: EventBatch) -> None:
+    def _take_events(self, batch: EventBatch, now_ns: int) -> None:
         state = self._state
         state.cluster, state.run, state.run_id = batch.cluster, batch.run, batch.run_id
         if batch.job_id is not None and state.job is None:
             state.job = Job(job_id=batch.job_id, attempt=batch.attempt)
-        if batch.node:
-            state.nodes.setdefault(batch.node, NodeSeen())
+        seen = state.reporters.setdefault(batch.reporter, NodeSeen())
+        seen.is_node = seen.is_node or batch.node is not None
+        seen.said_ns = max(seen.said_ns, now_ns)
         shipper = f"{batch.reporter}/{batch.shipper_id}"
-        if batch.backfill:
-            known = set(state.backfilled)
-            events = [event for event in batch.events if event.event_id not in known]
-            state.backfilled.extend(event.event_id for event in events)
-        elif batch.batch_seq <= state.read.get(shipper, 0):
+        if not batch.backfill and batch.batch_seq <= state.read.get(shipper, 0):
             return
+        known = set(state.backfilled)
+        events = [event for event in batch.events if event.event_id not in known]
+        if batch.backfill:
+            state.backfilled.extend(event.event_id for event in events)
         else:
             state.read[shipper] = batch.batch_seq
-            events = batch.events
         for event in events:
+            if batch.node is None and event.node:
+                self._hear(event)
             state.facts.learn(event)
             state.episodes.add(event, self._rules.coalescing)
         fresh_gaps = [gap for gap in batch.gaps if gap not in state.gaps]
         state.gaps = [*state.gaps, *fresh_gaps][:MAX_GAPS]
-        state.dirty = state.dirty or bool(events) or bool(fresh_gaps)
+        # Marks of progress and placement alone fail nothing: they wait for a line that does.
+        telling = any(event.role != "context" for event in events) or (bool(state.published) and bool(events))
+        state.dirty = state.dirty or telling or bool(fresh_gaps)
+
+    def _hear(self, event: Event) -> None:
+        """Remember that a node's lines come in a log of many nodes."""
+        kinds = self._state.heard.setdefault(event.node, [])
+        if event.source_kind not in kinds:
+            kinds.append(event.source_kind)
 
     def _take_progress(self, progress: NodeProgress, now_ns: int) -> list[Output]:
         state = self._state
         state.cluster, state.run, state.run_id = progress.cluster, progress.run, progress.run_id
-        seen = state.nodes.setdefault(progress.node, NodeSeen())
+        seen = state.reporters.setdefault(progress.reporter, NodeSeen())
+        seen.is_node = seen.is_node or bool(progress.node)
         widened = seen.kinds != progress.kinds or seen.ended != progress.ended
         seen.through_ns = max(seen.through_ns, progress.through_unix_nano)
         seen.ended, seen.said_ns, seen.kinds = progress.ended, now_ns, progress.kinds
-        if widened and state.published:
+        # Who is silent is known only by progress: without a cause, progress itself may change the verdict.
+        if state.published and (widened or any(p.unknown and not p.settled for p in state.published.values())):
             state.dirty = True
-        return self._verdicts(now_ns) if state.dirty or self._may_settle(now_ns) else []
+        is_time = self._due(now_ns) or (state.dirty and self._all_ended()) or self._may_settle(now_ns)
+        return self._verdicts(now_ns) if is_time else []
+
+    def _all_ended(self) -> bool:
+        return bool(self._state.reporters) and all(seen.ended for seen in self._state.reporters.values())
 
     def _due(self, now_ns: int) -> bool:
         state = self._state
@@ -162,16 +183,17 @@ class Investigation:
     # --- watermark ------------------------------------------------------------------------------------------------
 
     def _silent(self, now_ns: int) -> list[str]:
-        """Nodes that are left out of the watermark: nothing heard of them for a minute, and not because they ended."""
-        return sorted(n for n, s in self._state.nodes.items() if not s.ended and now_ns - s.said_ns > SILENT_NS)
+        """Reporters that are left out of the watermark: nothing heard of them for a minute, and not because they ended."""
+        return sorted(n for n, s in self._state.reporters.items() if not s.ended and now_ns - s.said_ns > SILENT_NS)
 
     def _watermark(self, now_ns: int) -> int:
         """Reference time up to which every node that still speaks has been read. Moves by progress, not by silence."""
         silent = self._silent(now_ns)
-        open_nodes = [s for n, s in self._state.nodes.items() if n not in silent and not s.ended]
-        if not open_nodes:
-            return TIME_MAX_NS if any(s.ended for s in self._state.nodes.values()) else 0
-        return min(s.through_ns for s in open_nodes)
+        reporters = self._state.reporters
+        still_open = [s for n, s in reporters.items() if n not in silent and not s.ended]
+        if not still_open:
+            return TIME_MAX_NS if any(s.ended for s in reporters.values()) else 0
+        return min(s.through_ns for s in still_open)
 
     def _may_settle(self, now_ns: int) -> bool:
         open_ones = [p.last_ns for p in self._state.published.values() if not p.settled and not p.withdrawn]
@@ -192,7 +214,7 @@ class Investigation:
                 outputs.append(self._output(verdict))
             self._settled_now = self._settled_now or (settled and not (last and last.settled))
             state.published[verdict_id] = Publication(
-                content_hash=verdict.content_hash, last_ns=last_ns, settled=settled
+                content_hash=verdict.content_hash, last_ns=last_ns, settled=settled, unknown=is_unknown(verdict)
             )
         for verdict_id, last in state.published.items():
             if verdict_id not in verdicts and not last.withdrawn:
@@ -209,10 +231,9 @@ class Investigation:
         state = self._state
         placement = PlacementMap(state.facts)
         silent = self._silent(now_ns)
-        ended = [node for node, seen in state.nodes.items() if seen.ended]
         reported = Reported(
-            read_past=frozenset(node for node in state.nodes if node not in silent),
-            all_read=bool(ended) and len(ended) == len(state.nodes),
+            through_ns={node: TIME_MAX_NS if s.ended else s.through_ns for node, s in state.reporters.items()},
+            all_ended=self._all_ended(),
         )
         episodes = state.episodes.sorted()
         watermark = self._watermark(now_ns)
@@ -222,7 +243,7 @@ class Investigation:
             settled: VerdictState = "settled" if watermark >= last_ns + SETTLE_NS else "provisional"
             frame = Frame(
                 version=self._version, rules=self._rules, run=state.run, run_id=state.run_id, cluster=state.cluster,
-                job=self._job(placement), nodes=sorted({*state.nodes, *placement.nodes()}), verdict=settled,
+                job=self._job(placement), nodes=self._nodes(placement), verdict=settled,
                 episodes=episodes, known_ranks=sorted(placement.ranks), world_size=placement.world_size,
                 coverage=self._coverage(placement, silent), gaps=[*state.gaps, *_silent_gaps(silent)],
             )  # fmt: skip
@@ -235,29 +256,48 @@ class Investigation:
 
     def _coverage(self, placement: PlacementMap, silent: list[str]) -> dict[str, Coverage]:
         """Per source kind: of all nodes of the job, how many are watched and which said nothing."""
-        nodes = self._state.nodes
-        expected = sorted({*nodes, *placement.nodes()})
-        kinds = sorted({kind for seen in nodes.values() for kind in seen.kinds} | {"kernel", "application"})
+        expected = self._nodes(placement)
+        reporters = self._state.reporters
+        kinds = {kind for seen in reporters.values() if seen.is_node for kind in seen.kinds} | {"kernel", "application"}
         coverage = {}
-        for kind in kinds:
-            seen = [n for n in expected if n in nodes and nodes[n].kinds.get(kind) == "on" and n not in silent]
-            missing = [n for n in expected if n not in seen]
-            coverage[kind] = Coverage(expected=len(expected), seen=len(seen), silent=missing)
+        for kind in sorted(kinds):
+            missing = [node for node in expected if not self._watched(node, kind, silent)]
+            coverage[kind] = Coverage(expected=len(expected), seen=len(expected) - len(missing), silent=missing)
         return coverage
+
+    def _watched(self, node: str, kind: str, silent: list[str]) -> bool:
+        """Whether lines of this kind come from the node: by its own reporter, or in somebody else's log."""
+        own = self._state.reporters.get(node)
+        if own is not None and own.kinds.get(kind) == "on" and node not in silent:
+            return True
+        return kind in self._state.heard.get(node, ())
+
+    def _nodes(self, placement: PlacementMap) -> list[str]:
+        """The nodes of the investigation: those that report, those that ranks run on, those that lines speak of."""
+        reporting = {name for name, seen in self._state.reporters.items() if seen.is_node}
+        return sorted({*reporting, *placement.nodes(), *self._state.heard})
 
     def _verdict(self, conclusion: Conclusion, frame: Frame) -> Verdict:
         state = self._state
-        alone = not keys.is_node_key(state.key) and not conclusion.independent
-        suffix = "" if alone else entity_suffix(conclusion.culprits)
+        speaks_for_job = conclusion.main and not keys.is_node_key(state.key)
+        suffix = "" if speaks_for_job else conclusion.entity
         incident = write(keys.digest("incident", state.key, suffix), conclusion, frame)
         return Verdict(
             verdict_id=incident.incident_id,
             job_key=state.key,
             incident=incident,
-            root_events=sorted(set(conclusion.root.episode.event_ids)),
-            explained_events=sorted(_explained_ids(step.item for step in conclusion.steps)),
+            main=conclusion.main,
+            root_events=sorted(set(conclusion.root_item.episode.event_ids)),
+            explained_events=sorted(
+                _explained_ids(step.item for each in (conclusion, *conclusion.alternatives) for step in each.steps)
+            ),
             content_hash=content_hash(incident),
         )
+
+
+def is_unknown(verdict: Verdict) -> bool:
+    """Whether a verdict names no cause."""
+    return isinstance(verdict.incident, Incident) and verdict.incident.class_.startswith("unknown/")
 
 
 def content_hash(incident: Incident) -> str:

@@ -61,6 +61,7 @@ class Join:
         known = standing.get(record.verdict_id)
         if record.withdrawn and known is None:
             return []
+        lines = _lines(record) | (_lines(known.verdict) if known else set())
         if known is None:
             standing[record.verdict_id] = Standing(verdict=record)
         elif record.withdrawn:
@@ -69,18 +70,13 @@ class Join:
             known.verdict = record
         return [
             Output(topic=topics.INCIDENTS.name, key=incident.incident_id.encode(), record=incident)
-            for verdict_id in sorted(self._touched(standing[record.verdict_id].verdict))
+            for verdict_id in sorted({record.verdict_id} | self._touched(lines))
             if (incident := self._publish(standing[verdict_id], now_ns)) is not None
         ]
 
-    def _touched(self, verdict: Verdict) -> set[str]:
-        """The verdict itself and every other one that shares a line with it."""
-        lines = {*verdict.root_events, *verdict.explained_events}
-        return {verdict.verdict_id} | {
-            other_id
-            for other_id, other in self._state.standing.items()
-            if lines & {*other.verdict.root_events, *other.verdict.explained_events}
-        }
+    def _touched(self, lines: set[str]) -> set[str]:
+        """Every verdict that rests on one of these lines."""
+        return {name for name, other in self._state.standing.items() if lines & _lines(other.verdict)}
 
     def _publish(self, standing: Standing, now_ns: int) -> Incident | None:
         incident = self._incident(standing)
@@ -135,3 +131,7 @@ class Join:
             if isinstance(other.incident, Incident) and set(other.root_events) & set(verdict.root_events):
                 jobs.update({(job.job_id, job.attempt): job for job in other.incident.jobs})
         return [jobs[name] for name in sorted(jobs)]
+
+
+def _lines(verdict: Verdict) -> set[str]:
+    return {*verdict.root_events, *verdict.explained_events}

@@ -42,12 +42,15 @@ class Facts(Struct, kw_only=True):
         if event.name in ("gpu.uuid", "gpu.serial") and subject.node and subject.pci_bus_id:
             gpu = self.gpus.setdefault(f"{subject.node} {subject.pci_bus_id}", Fact(rank=-1))
             gpu.learn(subject, 0)
-        if subject.rank is None:
-            return
-        numbered_by = event.attributes.get("nranks")
-        world = int(numbered_by) if numbered_by else 0
-        fact = self.by_world.setdefault(world, {}).setdefault(subject.rank, Fact(rank=subject.rank))
-        fact.learn(subject, 0 if numbered_by or event.name == "elastic.rank_failed" else 1)
+        world, numbered = event.attributes.get("nranks"), event.attributes.get("rank")
+        if world and numbered:
+            # The number that the communicator gives; global where the communicator is the world's.
+            self._fact(int(world), int(numbered)).learn(subject, 0)
+        if subject.rank is not None:
+            self._fact(0, subject.rank).learn(subject, 0 if world or event.name == "elastic.rank_failed" else 1)
+
+    def _fact(self, world: int, rank: int) -> Fact:
+        return self.by_world.setdefault(world, {}).setdefault(rank, Fact(rank=rank))
 
     def world_size(self) -> int | None:
         """The size of the largest communicator; None where no line states one."""

@@ -138,7 +138,8 @@ def unstamped(line: RawLine, since: When, node: str, batch: RawBatch) -> When:
     start_ns = min(since_raw_ns, seen.raw_ns) if since.clock_id == seen.clock_id and since_raw_ns else 0
     return When(
         clock_id=seen.clock_id, raw_ns=start_ns, resolution_ns=seen.raw_ns - start_ns,
-        aligned_ns=seen.aligned_ns, lo_ns=since.lo_ns if start_ns else seen.lo_ns - DAY_NS, hi_ns=seen.hi_ns,
+        aligned_ns=seen.aligned_ns, lo_ns=min(since.lo_ns, seen.lo_ns) if start_ns else seen.lo_ns - DAY_NS,
+        hi_ns=seen.hi_ns,
     )  # fmt: skip
 
 

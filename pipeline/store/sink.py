@@ -210,8 +210,9 @@ class StoreSink:
         }
         rows = self._clickhouse(lambda: self._store.rows(statement("sink_offsets"), parameters))
         stored = next((int(offset) for number, offset in rows if number == partition.partition), -1)
-        end = self._kafka(lambda: consumer.end_offsets([partition])[partition])
-        if stored >= end:
+        # As of the last fetch; asking the broker would block for half a minute where it has just died.
+        end = consumer.highwater(partition)
+        if end is not None and stored >= end:
             log.warning(
                 "%s/%d: offset %d is stored but Kafka ends at %d: the topic has lost messages; storing from here on",
                 partition.topic, partition.partition, stored, end,

@@ -122,7 +122,7 @@ def test_a_nodes_verdict_stands_again_when_the_job_is_explained_otherwise() -> N
     join = Join()
     _apply(join, _verdict("node", key=NODE_KEY), _verdict("job", roots=["line-0"], explained=["line-1"]))
     said = _apply(join, _verdict("job", class_="software/cuda_oom", roots=["line-7"]))
-    # BUG J1: only the new verdict's lines are looked at, so the node's incident stays superseded for ever
+
     assert ("node", "open") in [(i.incident_id, i.state) for i in said]
 
 

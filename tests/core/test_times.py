@@ -3,17 +3,20 @@
 import pytest
 
 from pipeline.core import times
-from pipeline.core.parse import Stamp, parse_line
+from pipeline.core.parse import parse_line
+from pipeline.core.stamps import Stamp
 from pipeline.core.times import DAY_NS, DEFAULT_BOUND_NS, When
 from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, ClockReading, RawBatch, RawLine
 from tests.strategies import SECOND, T0, raw_batch
 
 CLAIM = ClockClaim(offset_ns=-37 * SECOND, bound_ns=SECOND // 20, by="test")
-YEAR_OF = {"time.year": "2026", "time.zone_s": "0"}
+YEAR_OF = {"time.year": "2026", "time.zone": "+00:00"}
 
 
 def _batch(claim: ClockClaim | None = None, clock: ClockReading | None = None) -> RawBatch:
-    return raw_batch("alpha", 1, claim=claim, clock=clock or ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0))
+    return raw_batch(
+        "alpha", 1, claim=claim, clock=clock or ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0)
+    )
 
 
 def _stamp(text: str) -> Stamp:
@@ -22,8 +25,11 @@ def _stamp(text: str) -> Stamp:
     return stamp
 
 
-def _line(**said: int) -> RawLine:
-    return RawLine(seq=1, source="s", generation="0", offset=0, body="x", **said)
+def _line(*, observed_time_unix_nano: int = 0, time_unix_nano: int | None = None) -> RawLine:
+    return RawLine(
+        seq=1, source="s", generation="0", offset=0, body="x", observed_time_unix_nano=observed_time_unix_nano,
+        time_unix_nano=time_unix_nano,
+    )  # fmt: skip
 
 
 def test_a_claim_moves_the_time_and_gives_its_bound() -> None:
@@ -64,7 +70,7 @@ def test_every_format_of_one_moment_gives_the_same_time(line: str, expected_ns: 
 
 def test_the_zone_of_the_source_is_used_where_the_stamp_has_none() -> None:
     line = "2026-03-04 07:06:07 x"
-    assert times.stamped(_stamp(line), {**YEAR_OF, "time.zone_s": "7200"}, None, "alpha", _batch()).aligned_ns == T0
+    assert times.stamped(_stamp(line), {**YEAR_OF, "time.zone": "+02:00"}, None, "alpha", _batch()).aligned_ns == T0
 
 
 def test_a_stamp_without_a_year_takes_the_one_nearest_to_the_hint() -> None:
@@ -134,6 +140,7 @@ def test_a_replayed_line_without_a_stamp_has_a_lower_bound_only() -> None:
 def test_the_last_stamp_of_a_file_is_never_later_than_a_reading_that_went_back() -> None:
     since = times.wall_time(T0 + 60 * SECOND, 0, "alpha", _batch())
     when = times.unstamped(_line(observed_time_unix_nano=T0), since, "alpha", _batch())
+
     assert when.lo_ns <= when.hi_ns
     assert when.resolution_ns >= 0
 

@@ -1,0 +1,208 @@
+"""Every cause rule is linted, and every story in it is played through the whole core."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+
+import msgspec
+import pytest
+
+from pipeline.core.causes import Case, Rule
+from pipeline.engine import Engine
+from pipeline.rules import RuleFileError, _convert, load_rules
+from schemas import signals
+from schemas.records import ClockReading, Incident, Progress, RawBatch, RawLine, SourceProgress
+from schemas.topics import key_of
+from schemas.vocabulary import CLASSES
+
+CLUSTER = "story"
+NO_CLOCK = ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0)
+RULES = {rule.id: rule for rule in load_rules().rules}
+FILES = sorted(
+    entry.name for entry in files("pipeline").joinpath("causes").iterdir()
+    if entry.name.endswith(".toml") and entry.name != "shared.toml"
+)  # fmt: skip
+STORIES = [(rule.id, case) for rule in RULES.values() for case in rule.story]
+EVENTS = {signal.event for signal in signals.load().signals}
+ATTRIBUTES = {
+    name: {
+        *(a for s in signals.load().signals if s.event == name for a in (*s.types, *s.sets, *s.renames.values())),
+    }
+    for name in EVENTS
+}  # fmt: skip
+TEMPLATE_NAMES = {
+    "who", "node", "machine_id", "gpu_uuid", "serial", "pci_bus_id", "gpu_index", "nic", "link", "switch",
+    "nvlink_domain", "rank", "local_rank", "pid", "process_group",
+}  # fmt: skip
+
+
+# --- lint ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_file_is_one_rule_of_its_name() -> None:
+    assert [f"{rule.id}.toml" for rule in load_rules().rules] == FILES
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_names_a_class_of_the_vocabulary_that_can_be_an_incident(rule: Rule) -> None:
+    assert rule.class_ in CLASSES
+    assert not rule.class_.startswith("unknown/"), "unknown is what is left when no rule fits"
+
+
+def test_no_two_rules_conclude_the_same_class() -> None:
+    classes = [rule.class_ for rule in RULES.values()]
+    assert sorted(classes) == sorted(set(classes))
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_says_where_its_knowledge_comes_from(rule: Rule) -> None:
+    assert rule.references
+    assert all(len(reference) > 10 for reference in rule.references)
+    assert re.fullmatch(r"C\d+(, C\d+)*", rule.chain)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_has_one_story_that_concludes_it_and_two_that_do_not(rule: Rule) -> None:
+    own = [case for case in rule.story if case.concludes == rule.class_]
+    others = [case for case in rule.story if case.concludes != rule.class_]
+    assert len(own) >= 1
+    assert len(others) >= 2
+    names = [case.name for case in rule.story]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_confidence_and_strength_are_shares(rule: Rule) -> None:
+    assert 0 < rule.confidence <= 1
+    assert 0 < rule.strength <= 1
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_groups_of_a_rule_exist(rule: Rule) -> None:
+    assert rule.root
+    assert set(rule.groups) <= set(load_rules().groups)
+
+
+def _patterns(rule: Rule) -> Iterator[tuple[str, dict[str, list[str]]]]:
+    for pattern in rule.root:
+        yield pattern.event, pattern.where
+    for link in (*rule.before, *load_rules().effects(rule)):
+        yield link.event, link.where
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_every_event_and_attribute_of_a_rule_is_one_that_some_signal_gives(rule: Rule) -> None:
+    unknown = sorted({event for event, _ in _patterns(rule)} - EVENTS)
+    assert not unknown, f"no signal gives {unknown}"
+    missing = sorted(
+        {f"{event}.{name}" for event, where in _patterns(rule) for name in where if name not in ATTRIBUTES[event]}
+    )
+    assert not missing, f"no signal gives {missing}"
+    after = {name for link in load_rules().effects(rule) for name in link.after}
+    assert after <= EVENTS
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_no_pattern_names_a_host_a_job_or_a_path(rule: Rule) -> None:
+    values = {value for _, where in _patterns(rule) for wanted in where.values() for value in wanted}
+    named = {value for value in values if re.search(r"/|\d{5,}|[a-z]+-?\d{2,}$|\.(?:log|txt)$", value)}
+    assert not named
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_templates_use_names_that_a_culprit_has(rule: Rule) -> None:
+    texts = (rule.explanation, rule.action.target, rule.action.why, rule.not_network_because or "")
+    used = {name for text in texts for name in re.findall(r"\{(\w+)\}", text)}
+    assert used <= TEMPLATE_NAMES
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_reads_as_sentences(rule: Rule) -> None:
+    assert rule.explanation.endswith(".")
+    for link in (*rule.before, *load_rules().effects(rule)):
+        assert link.why
+        assert link.why == link.why.strip()
+        assert not link.why.endswith(".")
+
+
+def test_coalescing_names_events_once_and_with_a_window() -> None:
+    shared = tomllib.loads(files("pipeline").joinpath("causes", "shared.toml").read_text(encoding="utf-8"))
+    names = [how["event"] for how in shared["coalesce"]]
+    assert sorted(names) == sorted(set(names))
+    assert all(how["window_s"] > 0 for how in shared["coalesce"])
+    assert not sorted(set(names) - EVENTS)
+    variants = {f"{how['event']}.{v}" for how in shared["coalesce"] for v in how.get("variant", [])}
+    given = {f"{event}.{name}" for event, attributes in ATTRIBUTES.items() for name in attributes}
+    assert not sorted(variants - given)
+
+
+def test_every_group_is_used_by_some_rule() -> None:
+    assert {group for rule in RULES.values() for group in rule.groups} == set(load_rules().groups)
+
+
+def test_a_rule_file_with_a_wrong_field_is_refused_with_file_and_field() -> None:
+    text = files("pipeline").joinpath("causes", "cuda_oom.toml").read_text(encoding="utf-8")
+    with pytest.raises(RuleFileError, match=r"mine\.toml: .*strenght"):
+        _convert("mine.toml", text.replace("strength", "strenght", 1), Rule)
+    with pytest.raises(RuleFileError, match=r"mine\.toml"):
+        _convert("mine.toml", "id = ", Rule)
+
+
+# --- stories ------------------------------------------------------------------------------------------------------
+
+
+def _records(case: Case) -> Iterator[tuple[bytes, RawBatch | Progress]]:
+    """A story as its nodes' shippers would send it: one batch a source, then the progress that says "to the end"."""
+    sources: dict[str, dict[str, list[dict[str, str]]]] = {}
+    for line in case.lines:
+        sources.setdefault(line["node"], {}).setdefault(line["source"], []).append(line)
+    for node, of_node in sorted(sources.items()):
+        key = key_of(CLUSTER, node)
+        said: list[SourceProgress] = []
+        for seq, (source, lines) in enumerate(sorted(of_node.items()), 1):
+            kind = lines[0].get("kind", "application")
+            attributes = {"kind": kind, "node": node, "time.year": "2026", "time.zone": "+00:00", "job.id": "4711"}
+            said.append(SourceProgress(source=source, state="on", kind=kind, at_end=True, attributes=attributes))
+            yield key, _batch(node, source, seq, [line["line"] for line in lines], attributes)
+        yield key, Progress(
+            run="post_mortem", run_id="", cluster=CLUSTER, reporter=node, boot_id="", shipper_id="post-mortem",
+            last_batch_seq=len(of_node), clock=NO_CLOCK, sources=said, ended=True,
+        )  # fmt: skip
+
+
+def _batch(node: str, source: str, seq: int, lines: list[str], attributes: dict[str, str]) -> RawBatch:
+    return RawBatch(
+        run="post_mortem", run_id="", cluster=CLUSTER, reporter=node, boot_id="", shipper_id="post-mortem",
+        batch_seq=seq, clock=NO_CLOCK, source_attributes={source: attributes},
+        records=[
+            RawLine(seq=n, source=source, generation="0", offset=n * 1_000, line_no=n, body=line)
+            for n, line in enumerate(lines, 1)
+        ],
+    )  # fmt: skip
+
+
+def _main_incident(case: Case) -> Incident | None:
+    engine = Engine()
+    for key, record in _records(case):
+        engine.feed(key, record)
+    found = [*engine.incidents(), *engine.notes()]
+    return next((i for i in found if i.jobs), found[0] if found else None)
+
+
+@pytest.mark.parametrize(("rule_id", "case"), STORIES, ids=[f"{rule}: {case.name}" for rule, case in STORIES])
+def test_a_story_concludes_what_it_says(rule_id: str, case: Case) -> None:
+    incident = _main_incident(case)
+    concluded = incident.class_ if incident else ""
+    if case.concludes:
+        assert concluded == case.concludes, msgspec.json.format(msgspec.json.encode(incident), indent=1).decode()
+    else:
+        assert concluded != RULES[rule_id].class_
+
+
+@pytest.mark.parametrize(("rule_id", "case"), STORIES, ids=[f"{rule}: {case.name}" for rule, case in STORIES])
+def test_every_line_of_a_story_is_one_that_some_signal_reads(rule_id: str, case: Case) -> None:
+    from pipeline.core.parse import parse_line
+
+    unread = [line["line"] for line in case.lines if signals.load().match(parse_line(line["line"]).body) is None]
+    assert not unread, f"{rule_id}: a story with lines that mean nothing proves nothing"

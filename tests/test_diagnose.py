@@ -1,0 +1,248 @@
+"""`diagnose` over the corpus: the right class and culprit, whatever order the records of the nodes arrive in."""
+
+import fnmatch
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.diagnose import Diagnosis, diagnose
+from pipeline.engine import Engine
+from pipeline.folder import plan
+from pipeline.reader import Keyed, records
+from schemas.records import DELIVERY_FIELDS, Culprit, Incident, RawBatch
+
+CORPUS = Path(__file__).parent / "corpus"
+CASES = sorted(folder.name for folder in CORPUS.iterdir() if (folder / "expected.json").is_file())
+
+
+class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a corpus folder must lead to. `must_not`: class patterns; `chain`: texts that must stand on the chain."""
+
+    class_: str | None = msgspec.field(name="class")
+    culprits: list[dict[str, str | int]] = []
+    either: list[dict[str, str | int]] = []
+    must_not: list[str]
+    chain: list[str] = []
+
+
+def _expected(case: str) -> Expected:
+    return msgspec.json.decode((CORPUS / case / "expected.json").read_bytes(), type=Expected)
+
+
+def _diagnosed(case: str) -> Diagnosis:
+    return diagnose([CORPUS / case / "logs"])
+
+
+def _agrees(culprit: Culprit, wanted: dict[str, str | int]) -> bool:
+    return all(getattr(culprit, name) == value for name, value in wanted.items())
+
+
+def _loud() -> list[str]:
+    return [case for case in CASES if _expected(case).class_]
+
+
+@pytest.mark.parametrize("case", _loud())
+def test_the_first_incident_has_the_right_class(case: str) -> None:
+    diagnosis = _diagnosed(case)
+    assert diagnosis.incidents
+    assert diagnosis.incidents[0].class_ == _expected(case).class_
+
+
+@pytest.mark.parametrize("case", _loud())
+def test_the_culprit_carries_every_identifier_that_the_logs_give(case: str) -> None:
+    expected, culprits = _expected(case), _diagnosed(case).incidents[0].culprits
+    if expected.either:
+        assert culprits
+        assert all(any(_agrees(culprit, wanted) for wanted in expected.either) for culprit in culprits)
+        return
+
+    assert len(culprits) == len(expected.culprits)
+    for wanted in expected.culprits:
+        said = [{name: getattr(culprit, name) for name in wanted} for culprit in culprits]
+        assert wanted in said
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_incident_concludes_what_is_forbidden(case: str) -> None:
+    classes = [incident.class_ for incident in _diagnosed(case).incidents]
+    wrong = [c for c in classes if any(fnmatch.fnmatch(c, pattern) for pattern in _expected(case).must_not)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not _expected(case).class_])
+def test_a_quiet_ending_is_no_incident(case: str) -> None:
+    assert not _diagnosed(case).incidents
+
+
+@pytest.mark.parametrize("case", _loud())
+def test_the_chain_shows_the_evidence(case: str) -> None:
+    texts = [step.evidence.text for step in _diagnosed(case).incidents[0].chain]
+    missing = [wanted for wanted in _expected(case).chain if not any(wanted in text for text in texts)]
+    assert not missing
+
+
+@pytest.mark.parametrize("case", _loud())
+def test_a_chain_is_a_proof(case: str) -> None:
+    for incident in _diagnosed(case).incidents:
+        _assert_proof(incident)
+
+
+def _assert_proof(incident: Incident) -> None:
+    numbers = [step.step for step in incident.chain]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) <= 30
+    explained = {edge.to for edge in incident.edges}
+    # Where no cause is known there is no root: the first line of the stall hangs on nothing.
+    anchors = [1] if incident.class_.startswith("unknown/") else []
+    unexplained = [step.step for step in incident.chain if step.role != "root" and step.step not in explained]
+    assert unexplained == anchors
+    assert all(edge.from_ in numbers and edge.to in numbers and edge.from_ != edge.to for edge in incident.edges)
+    # What leads to a step is printed above it.
+    assert not [(edge.from_, edge.to) for edge in incident.edges if edge.from_ > edge.to]
+    roots = [step for step in incident.chain if step.role == "root"]
+    assert len(roots) == (0 if anchors else max(1, len(incident.culprits)))
+    assert anchors or roots[0].step == 1
+
+
+@pytest.mark.parametrize("case", _loud())
+def test_only_nodes_of_the_logs_are_counted_and_named(case: str) -> None:
+    names = {node for culprit in _expected(case).culprits for node in [culprit.get("node")] if node}
+    incident = _diagnosed(case).incidents[0]
+    everything = "\n".join(path.read_text() for path in (CORPUS / case / "logs").rglob("*") if path.is_file())
+    for coverage in incident.coverage.values():
+        names.update(coverage.silent)
+    assert not {name for name in names if str(name) not in everything and not _in_a_folder_name(case, str(name))}
+    nodes = {node.reporter for node in plan([CORPUS / case / "logs"]).nodes if not node.reporter.startswith("file:")}
+    assert nodes <= {name for name in nodes if name in everything or _in_a_folder_name(case, name)}
+
+    assert not nodes & {"torchrun", "trainer", "agent", "rank", "logs"}
+
+
+def _in_a_folder_name(case: str, name: str) -> bool:
+    return any(name in path.name for path in (CORPUS / case / "logs").rglob("*"))
+
+
+# --- arrival orders -----------------------------------------------------------------------------------------------
+
+
+def _by_node(case: str) -> dict[bytes, list[Keyed]]:
+    nodes: dict[bytes, list[Keyed]] = {}
+    for keyed in records(plan([CORPUS / case / "logs"])):
+        nodes.setdefault(keyed.key, []).append(keyed)
+    return nodes
+
+
+def _orders(case: str) -> Iterator[list[Keyed]]:
+    """Node after node, backwards, one record of each in turn, and two shuffles: order inside a node is kept."""
+    nodes = _by_node(case)
+    yield [keyed for key in sorted(nodes) for keyed in nodes[key]]
+    yield [keyed for key in sorted(nodes, reverse=True) for keyed in nodes[key]]
+    for seed in range(3):
+        picks = [key for key, of_node in nodes.items() for _ in of_node]
+        random.Random(seed).shuffle(picks)
+        left = {key: iter(of_node) for key, of_node in nodes.items()}
+        yield [next(left[key]) for key in picks]
+
+
+def _final(order: list[Keyed]) -> str:
+    engine = Engine()
+    for keyed in order:
+        engine.feed(keyed.key, keyed.record)
+    shapes = [msgspec.to_builtins(incident) for incident in engine.incidents()]
+    for shape in shapes:
+        for name in DELIVERY_FIELDS:
+            shape.pop(name)
+    return json.dumps(shapes, indent=1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_incident_is_the_same_in_every_arrival_order(case: str) -> None:
+
+    first, *others = [_final(order) for order in _orders(case)]
+    for other in others:
+        assert other == first
+
+
+def _sources_reordered(of_node: list[Keyed], seed: int) -> list[Keyed]:
+    """The same lines, the sources of a node read in another order; lines of one source stay in order."""
+    by_source: dict[str, list[RawBatch]] = {}
+    rest = []
+    for keyed in of_node:
+        if isinstance(keyed.record, RawBatch) and keyed.record.records:
+            by_source.setdefault(keyed.record.records[0].source, []).append(keyed.record)
+        else:
+            rest.append(keyed)
+    names = sorted(by_source, reverse=seed == 0)
+    if seed:
+        random.Random(seed).shuffle(names)
+    batches = [batch for name in names for batch in by_source[name]]
+    numbered = [msgspec.structs.replace(batch, batch_seq=seq) for seq, batch in enumerate(batches, 1)]
+    return [*(Keyed(key=of_node[0].key, record=batch) for batch in numbered), *rest]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_incident_is_the_same_whichever_file_of_a_node_is_read_first(case: str) -> None:
+    nodes = _by_node(case)
+    first = _final([keyed for key in sorted(nodes) for keyed in nodes[key]])
+    for seed in range(3):
+        assert _final([k for key in sorted(nodes) for k in _sources_reordered(nodes[key], seed)]) == first
+
+
+@pytest.mark.parametrize("case", _loud())
+def test_what_the_engine_says_of_any_order_is_what_diagnose_says(case: str) -> None:
+    shapes: list[dict[str, Any]] = [msgspec.to_builtins(incident) for incident in _diagnosed(case).incidents]
+    for shape in shapes:
+        for name in DELIVERY_FIELDS:
+            shape.pop(name)
+    assert json.dumps(shapes, indent=1) == _final(next(_orders(case)))
+
+
+@pytest.mark.parametrize("case", _loud())
+def test_every_verdict_settles_at_the_end_of_the_input(case: str) -> None:
+    assert {incident.verdict for incident in _diagnosed(case).incidents} == {"settled"}
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", "diagnose", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_the_command_exits_1_on_an_incident_and_prints_the_culprit() -> None:
+    done = _run(str(CORPUS / "c17_cuda_oom_one_rank" / "logs"))
+    assert done.returncode == 1
+    assert "tr-blue2" in done.stdout
+    assert "rank 6" in done.stdout
+
+
+def test_the_command_exits_0_where_nothing_failed() -> None:
+    done = _run("--json", str(CORPUS / "quiet_only_noise" / "logs"))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["incidents"] == []
+
+
+def test_the_command_exits_3_on_a_path_that_is_not_there() -> None:
+    done = _run(str(CORPUS / "no-such-folder"))
+    assert done.returncode == 3
+    assert "no-such-folder" in done.stderr
+
+
+def test_json_goes_to_standard_output_and_nothing_else_does() -> None:
+    done = _run("--json", str(CORPUS / "c01_aer_then_xid79_skewed_clocks" / "logs"))
+    shape = json.loads(done.stdout)
+    assert set(shape) == {"incidents", "notes", "gaps"}
+    assert shape["incidents"][0]["class"] == "hardware/gpu_xid_79"
