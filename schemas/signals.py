@@ -95,7 +95,10 @@ class SignalFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Match(Struct, frozen=True, kw_only=True):
-    """What a body means. With `carries` its attributes are kept for a later line that `takes`; it is an event itself only if it `keeps`."""
+    """What a body means.
+
+    With `carries` its attributes are kept for a later line that `takes`; it is an event itself only if it `keeps`.
+    """
 
     signal: str
     event: str

@@ -263,7 +263,7 @@ class StageRunner:
         self._swept_s = time.monotonic()
         horizon_ns = time.time_ns() - int(self._pace.forget_after_s * SECOND_NS)
         async with self._checkpointing:
-            for partition, key, applied in self._states.store.older_than(horizon_ns):
+            for partition, key, applied in list(self._states.store.older_than(horizon_ns)):
                 await self._forget(partition, key, applied)
 
     def _committed(self, partition: int) -> int:
@@ -272,12 +272,11 @@ class StageRunner:
 
     async def _forget(self, partition: int, key: bytes, applied: int) -> None:
         async with self._stepping:
-            if (
-                self._may_write(self._generation)
-                and not self._states.is_unsaved(key)
-                and self._committed(partition) > applied
-            ):
-                await (await self._app.producer.send(self._changelog.topic, key, None, partition, None, None))
+            generation = self._generation
+            if self._states.is_unsaved(key) or self._committed(partition) <= applied or not self._may_write(generation):
+                return
+            await (await self._app.producer.send(self._changelog.topic, key, None, partition, None, None))
+            if self._may_write(generation):
                 self._states.forget(partition, key)
 
 

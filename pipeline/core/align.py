@@ -232,10 +232,11 @@ class NodeFold:
 
     def _node_progress(self, progress: Progress, keys: list[str]) -> list[Output]:
         offset_ns = progress.clock_claim.offset_ns if progress.clock_claim else 0
-        through_ns = min((s.read_through_unix_nano for s in progress.sources if s.state == "on"), default=0)
+        read_ns = min((s.read_through_unix_nano for s in progress.sources if s.state == "on"), default=0)
+        through_ns = read_ns + offset_ns if read_ns else 0
         record = NodeProgress(
             run=progress.run, run_id=progress.run_id, cluster=progress.cluster, reporter=progress.reporter, job_key="",
-            node=progress.reporter if self._state.speaks_of_itself else "", through_unix_nano=through_ns + offset_ns if through_ns else 0,
+            node=progress.reporter if self._state.speaks_of_itself else "", through_unix_nano=through_ns,
             ended=progress.ended, kinds=_kinds(progress.sources), sources=sorted(s.source for s in progress.sources),
         )  # fmt: skip
         return [

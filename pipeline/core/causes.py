@@ -97,6 +97,11 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     coalescing: Mapping[str, Coalescing]
     digest: str
 
+    @property
+    def root_events(self) -> set[str]:
+        """Names of events that may be a root."""
+        return {pattern.event for rule in self.rules for pattern in rule.root}
+
     def effects(self, rule: Rule) -> list[Link]:
         """What may follow the root of a rule: its own links first, then its groups'."""
         return [*rule.then, *(link for group in rule.groups for link in self.groups[group])]

@@ -89,6 +89,7 @@ class Investigation:
 
     def __init__(self, rules: RuleSet, version: str, state: InvestigationState) -> None:
         self._rules = rules
+        self._root_events = rules.root_events
         self._version = version
         self._state = state
         self._settled_now = False
@@ -148,8 +149,9 @@ class Investigation:
             state.episodes.add(event, self._rules.coalescing)
         fresh_gaps = [gap for gap in batch.gaps if gap not in state.gaps]
         state.gaps = [*state.gaps, *fresh_gaps][:MAX_GAPS]
-        # Marks of progress and placement alone fail nothing: they wait for a line that does.
-        telling = any(event.role != "context" for event in events) or (bool(state.published) and bool(events))
+        # Marks of progress and placement alone fail nothing: they wait for a line that may.
+        telling = any(event.role != "context" or event.name in self._root_events for event in events)
+        telling = telling or (bool(state.published) and bool(events))
         state.dirty = state.dirty or telling or bool(fresh_gaps)
 
     def _hear(self, event: Event) -> None:
@@ -183,7 +185,7 @@ class Investigation:
     # --- watermark ------------------------------------------------------------------------------------------------
 
     def _silent(self, now_ns: int) -> list[str]:
-        """Reporters that are left out of the watermark: nothing heard of them for a minute, and not because they ended."""
+        """Reporters that are left out of the watermark: not ended, and nothing heard of them for a minute."""
         return sorted(n for n, s in self._state.reporters.items() if not s.ended and now_ns - s.said_ns > SILENT_NS)
 
     def _watermark(self, now_ns: int) -> int:

@@ -31,7 +31,7 @@ STANDS_ALONE: Final = 0.8
 class Conclusion(Struct, frozen=True, kw_only=True):
     """One root cause, or `unknown/...` with the reason in `why_unknown`.
 
-    `main`: it speaks for the failure of the job; others stand beside it. `outside`: on a node where the job has no rank.
+    `main`: it speaks for the failure of the job; others stand beside it. `outside`: where the job has no rank.
     """
 
     class_: str
@@ -75,7 +75,8 @@ def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, r
     loose = [c for c in roots if not any(c is other for other in linked)]
     linked.sort(key=lambda c: (-_score(c, failures), canonical(c.root_item.episode.first)))
     if not failures:
-        return [_conclusion(c, placement) for c in _one_per_entity([*linked, *loose])]
+        found = [_conclusion(c, placement) for c in _one_per_entity([*linked, *loose])]
+        return [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
     if not linked:
         return [_unknown(items, failures, placement, reported), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
