@@ -51,8 +51,9 @@ _NOT_NAMES: Final = frozenset(
     )
 )  # fmt: skip
 _KERNEL_NAMES: Final = frozenset(("kern", "kernel", "dmesg", "syslog", "messages", "kmsg", "journal"))
-# Numbers, ranks, attempts and parts of a path are no hosts.
-_NOT_A_HOST: Final = re.compile(r"(?:(?:gpu|attempt|rank|part|restart|default|local|epoch|step|train|job)[_-]?)?\d*")
+# Numbers, ranks, attempts and parts of a path are no hosts; a short GPU number is one only where a line says so.
+_NOT_A_HOST: Final = re.compile(r"(?:(?:attempt|rank|part|restart|default|local|epoch|step|train|job)[_-]?)?\d*")
+_GPU_NUMBER: Final = re.compile(r"gpu[_-]?\d")
 _ATTEMPT_NAME: Final = re.compile(r"(?:^|/)attempt[_-](\d{1,4})(?=/)")
 _RANK_NAME: Final = re.compile(r"(?:^|[._/-])rank[_-]?(\d{1,6})(?=[._/-]|$)")
 
@@ -300,11 +301,11 @@ def _name_in_path(name: str, everything: str) -> str | None:
             if re.search(rf"(?<![\w-]){re.escape(candidate)}(?![\w-])", everything) and _reads_like_host(candidate):
                 return candidate
     for candidates in pieces:
-        if candidates:
+        if candidates and not _only_if_said(candidates[0]):
             return candidates[0]
     is_kernel = bool(set(re.split(r"[._-]", file.lower())) & _KERNEL_NAMES)
     for candidates in own:
-        if candidates and (is_kernel or _reads_like_host(candidates[0])):
+        if candidates and (is_kernel or _reads_like_host(candidates[0])) and not _only_if_said(candidates[0]):
             return candidates[0]
     return None
 
@@ -312,6 +313,10 @@ def _name_in_path(name: str, everything: str) -> str | None:
 def _reads_like_host(name: str) -> bool:
     """Whether a word by itself may be a host: it has a number or parts."""
     return "-" in name or any(character.isdigit() for character in name)
+
+
+def _only_if_said(name: str) -> bool:
+    return bool(_GPU_NUMBER.fullmatch(name.lower()))
 
 
 def _candidates(piece: str) -> list[str]:

@@ -103,6 +103,12 @@ def test_one_log_of_many_nodes_has_no_node_of_its_own(tmp_path: Path) -> None:
     assert node.sources[0].attributes["node"] == ""
 
 
+@pytest.mark.parametrize("host", ["gpu-102", "gpu07", "node-a", "trn-b", "ip-10-0-3-7", "a100x4"])
+def test_a_folder_is_its_node(tmp_path: Path, host: str) -> None:
+    (node,) = plan([_write(tmp_path, {f"{host}/kern.log": LOST, f"{host}/rank3.log": STEP})]).nodes
+    assert node.reporter == host
+
+
 def test_the_node_option_names_what_nothing_else_does(tmp_path: Path) -> None:
     found = plan([_write(tmp_path, {"log.txt": LOST})], node="gx-09")
     assert [node.reporter for node in found.nodes] == ["gx-09"]

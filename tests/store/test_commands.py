@@ -1,0 +1,193 @@
+"""`sql`, `query` and `migrate` at the command line."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from pipeline.store import commands
+from pipeline.store.clickhouse import Store, as_reader, read_password, settings_from_url
+from pipeline.store.errors import StoreRefusedError, StoreSettingsError
+from pipeline.store.queries import Answer
+from pipeline.store.tables import SINK_OFFSETS
+from pipeline.store.tables_text import answer_json, answer_text, printable
+from schemas import records as r
+from tests.store import seed
+from tests.store.conftest import put, url_of, value
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command; standard output and error apart."""
+    app = typer.Typer()
+    for command in (commands.sql, commands.query, commands.migrate):
+        app.command()(command)
+    return lambda *words, url="http://127.0.0.1:1/x": CliRunner().invoke(app, list(words), env={"CLICKHOUSE_URL": url})
+
+
+@pytest.fixture(scope="module")
+def filled(shared_store: Store) -> Store:
+    put(shared_store, seed.batch(), seed.incident())
+    return shared_store
+
+
+@pytest.mark.clickhouse
+def test_sql_prints_a_table_or_json(run: Run, filled: Store) -> None:
+    text = "SELECT line_no, Body FROM raw_lines ORDER BY line_no;"
+    shown = run("sql", text, url=url_of(filled.settings))
+    assert (shown.exit_code, shown.stdout.splitlines()[:2]) == (0, ["line_no  Body", "1        line 0 of n1"])
+    as_json = run("sql", text, "--json", url=url_of(filled.settings))
+    assert orjson.loads(as_json.stdout)[0] == {"line_no": 1, "Body": "line 0 of n1"}
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize(
+    "text",
+    ["SHOW TABLES", "DESCRIBE events", "EXPLAIN SELECT 1", "(SELECT 1)", " -- hi\nSELECT 1", "/* a */\n# b\nselect(1)"],
+)
+def test_sql_takes_every_reading_statement(run: Run, filled: Store, text: str) -> None:
+    assert run("sql", text, url=url_of(filled.settings)).exit_code == 0
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO sink_offsets VALUES ('a', 'b', 'c', 1, 1, now())",
+        "/* x */ INSERT INTO sink_offsets SELECT 'a', 'b', 'c', 1, 1, now()",
+        "DROP TABLE raw_lines_rows",
+        " -- x\nDROP TABLE raw_lines_rows",
+        "/* x */ CREATE TABLE mine (x UInt8) ENGINE = Memory",
+        "/* ; */ -- x\nALTER TABLE raw_lines_rows DELETE WHERE 1",
+        "/* x */ TRUNCATE TABLE raw_lines_rows",
+        "SET readonly = 0",
+        "",
+    ],
+)
+def test_sql_refuses_to_write_and_says_so(run: Run, filled: Store, text: str) -> None:
+    result = run("sql", text, url=url_of(filled.settings))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "reads" in result.stderr
+    assert value(filled, "SELECT count() FROM raw_lines") == 3
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize("user", ["", "rootrank_reader"], ids=["readonly setting", "reader user"])
+def test_the_reading_connection_cannot_write_whatever_the_client_sends(filled: Store, user: str) -> None:
+    reader = Store(as_reader(filled.settings, user=user))
+    assert value(reader, "SELECT count() FROM raw_lines") == 3
+    for statement in ("DROP TABLE raw_lines_rows", "CREATE TABLE mine (x UInt8) ENGINE = Memory"):
+        with pytest.raises(StoreRefusedError):
+            reader.command(statement)
+    with pytest.raises(StoreRefusedError):
+        reader.insert(SINK_OFFSETS, [("a", "b", "c", 1, 1)])
+    reader.close()
+    assert value(filled, "SELECT count() FROM sink_offsets") == 0
+
+
+@pytest.mark.clickhouse
+def test_query_lists_and_runs(run: Run, filled: Store) -> None:
+    url = url_of(filled.settings)
+    listed = run("query", "--list")
+    assert listed.exit_code == 0
+    assert "rootrank query chain --param incident=" in listed.stdout
+    assert {q["name"] for q in orjson.loads(run("query", "--json").stdout)} >= {"chain", "incidents"}
+    answer = run("query", "chain", "--param", "incident=i1", "--json", url=url)
+    assert [step["role"] for step in orjson.loads(answer.stdout)] == ["root", "symptom"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["query", "chain"], "needs --param incident="),
+        (["query", "chain", "--param", "incident"], "name=value"),
+        (["query", "nonsense"], "There are: chain"),
+    ],
+)
+def test_wrong_use_of_query_is_said_before_anything_is_asked(run: Run, words: list[str], says: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize("words", [["sql", "SELECT 1"], ["query", "gaps"], ["migrate"], ["migrate", "--status"]])
+def test_an_engine_that_is_away_is_exit_3_and_says_what_to_do(run: Run, words: list[str]) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "does not answer" in result.stderr
+    assert "rootrank up" in result.stderr
+
+
+@pytest.mark.clickhouse
+def test_a_database_that_is_not_migrated_says_so(run: Run, empty_store: Store) -> None:
+    result = run("query", "gaps", url=url_of(empty_store.settings))
+    assert result.exit_code == 3
+    assert "rootrank migrate" in result.stderr
+
+
+@pytest.mark.clickhouse
+def test_migrate_shows_does_and_then_has_nothing_to_do(run: Run, empty_store: Store) -> None:
+    url = url_of(empty_store.settings)
+    status = run("migrate", "--status", "--json", url=url)
+    assert (status.exit_code, orjson.loads(status.stdout)[0]["state"]) == (1, "pending")
+    dry = run("migrate", "--dry-run", url=url)
+    assert "CREATE TABLE IF NOT EXISTS raw_lines_rows" in dry.stdout
+    assert run("migrate", "--status", url=url).exit_code == 1
+    assert "applied 0001 raw_lines" in run("migrate", url=url).stdout
+    assert run("migrate", "--status", url=url).exit_code == 0
+    assert run("migrate", "--json", url=url).stdout == "[]\n"
+
+
+@pytest.mark.clickhouse
+def test_log_text_cannot_steer_the_terminal(run: Run, store: Store) -> None:
+    letter = r.DeadLetter(topic="raw", partition=0, offset=1, reason="\x1b]0;owned\x07\x9b31m[red]\u202e", data="AA==")
+    put(store, letter)
+    for words in (["query", "dead_letters_by_reason"], ["query", "dead_letters_by_reason", "--json"]):
+        out = run(*words, url=url_of(store.settings)).stdout
+        assert all(c.isprintable() or c == "\n" for c in out)
+        assert "owned" in out
+        assert "[red]" in out
+
+
+def test_wide_rows_become_blocks_and_narrow_ones_a_table() -> None:
+    answer = Answer(columns=("a", "long"), types=("", ""), rows=[[1, "x" * 50], [None, ["y", True]]])
+    assert answer_text(answer, width=100).splitlines()[1:] == ["1  " + "x" * 50, "-  y, yes"]
+    assert answer_text(answer, width=40) == "a     1\nlong  " + "x" * 50 + "\n\na     -\nlong  y, yes"
+    assert answer_text(Answer(columns=("a",), types=("",), rows=[])) == "no rows (a)"
+
+
+def test_json_keeps_what_it_escapes() -> None:
+    answer = Answer(columns=("a",), types=("",), rows=[["\x9b\u202e\n 𝔘 \U000e0001"]])
+    assert orjson.loads(answer_json(answer)) == [{"a": "\x9b\u202e\n 𝔘 \U000e0001"}]
+    assert printable("a\x1b\n\u202e") == "a\\x1b\\n\\u202e"
+
+
+def test_the_address_is_read_and_its_password_never_shown(tmp_path: Path) -> None:
+    settings = settings_from_url("https://u%40x:p%2Fw@ch.example:9440/db1")
+    assert (settings.user, settings.password, settings.database, settings.secure) == ("u@x", "p/w", "db1", True)
+    assert "p/w" not in repr(settings) + settings.address
+    assert settings_from_url("http://h").database == "rootrank"
+    (tmp_path / "pw").write_text("from file\n")
+    assert settings_from_url("http://u:x@h", password_file=tmp_path / "pw").password == "from file"
+    assert as_reader(settings, user="reader", password="r") == replace(settings, user="reader", password="r")
+    with pytest.raises(StoreSettingsError, match="cannot be read"):
+        read_password(tmp_path / "none")
+
+
+@pytest.mark.parametrize("url", ["clickhouse://h", "http://", "http://h:port/", "", "h:8123"])
+def test_an_address_that_cannot_be_read_is_said(run: Run, url: str) -> None:
+    with pytest.raises(StoreSettingsError, match="address"):
+        settings_from_url(url)
+
+
+def test_the_driver_keeps_quiet_about_an_engine_that_is_away(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        run("sql", "SELECT 1")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

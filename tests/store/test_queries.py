@@ -1,0 +1,124 @@
+"""Named queries: each runs on a filled database and finds what its question asks for."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.store import queries
+from pipeline.store.clickhouse import Store
+from pipeline.store.errors import QueryFileError
+from tests.store import seed
+from tests.store.conftest import put
+
+ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "incidents": ({"class": "hardware"}, {"incident_id": "i1", "revision": 2, "culprit_nodes": ["n1"]}),
+    "incident": ({"incident": "i1"}, {"revision": 1, "class": "unknown/silent_rank"}),
+    "chain": ({"incident": "i1"}, {"step": 1, "role": "root", "evidence_text": "Xid 79"}),
+    "first_events_of_job": ({"job": "job7"}, {"node": "n1", "rank": 3, "name": "gpu.xid", "attempt": 0}),
+    "node_around": ({"node": "n1", "at": "2026-03-01T10:02:00Z", "minutes": "2"}, {"name": "gpu.xid", "line_no": 2}),
+    "raw_lines_around": (
+        {"node": "n1", "source": "kern.log", "line_no": "12", "lines": "2"},
+        {"line_no": 10, "here": 0, "Body": "line 9 of n1"},
+    ),
+    "dead_letters_by_reason": ({}, {"messages": 2, "topic": "raw"}),
+    "gaps": ({"node": "n1"}, {"lost_lines": 120, "reason": "spool full, oldest dropped"}),
+    "silent_nodes": ({}, {"problem": "silent", "reporter": "n1"}),
+    "placement_of_job": ({"job": "job7"}, {"rank": 0, "node": "n1", "pci_bus_id": "0000:30:00.0"}),
+    "xid_by_node": ({}, {"node": "n1", "xid": 79, "lines": 6, "events": 3}),
+    "evidence_latency": ({}, {"incidents": 1, "p50_s": 2.377, "run": "live"}),
+}
+WITH_REPLAYED = [
+    "incidents", "first_events_of_job", "node_around", "raw_lines_around", "xid_by_node", "evidence_latency",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def filled(shared_store: Store) -> Store:
+    put(
+        shared_store, seed.batch(lines=40, gaps=[seed.GAP]), seed.progress(),
+        seed.event_batch([seed.event(i) for i in range(1, 4)]),
+        seed.incident(1, class_="unknown/silent_rank"), seed.incident(2), seed.placement(), seed.dead_letter(),
+        seed.dead_letter(offset=8),
+    )  # fmt: skip
+    return shared_store
+
+
+def test_every_file_has_an_expectation_here() -> None:
+    assert {query.name for query in queries.list_queries()} == set(ANSWERS)
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_named_query_answers_its_question(filled: Store, name: str) -> None:
+    given, expected = ANSWERS[name]
+    answer = queries.run_query(filled, queries.load_query(name), given).objects()
+    assert answer
+    assert {key: answer[0][key] for key in expected} == expected
+
+
+@pytest.mark.clickhouse
+def test_named_queries_run_on_an_empty_database(store: Store) -> None:
+    for name, (given, _) in ANSWERS.items():
+        answer = queries.run_query(store, queries.load_query(name), given)
+        assert answer.rows == [], name
+        assert answer.columns, name
+
+
+@pytest.mark.clickhouse
+def test_replayed_rows_show_only_when_asked_for(store: Store) -> None:
+    put(
+        store,
+        seed.incident(run="replay"),
+        seed.batch(run="replay", lines=40),
+        seed.event_batch([seed.event(1)], run="replay"),
+    )
+    for name in WITH_REPLAYED:
+        query, given = queries.load_query(name), ANSWERS[name][0]
+        assert queries.run_query(store, query, given).rows == [], name
+        assert queries.run_query(store, query, {**given, "run": "replay"}).rows, name
+
+
+@pytest.mark.clickhouse
+def test_lines_around_a_line_are_the_lines_around_it(filled: Store) -> None:
+    given = {"node": "n1", "source": "kern.log", "line_no": "2", "lines": "3"}
+    answer = queries.run_query(filled, queries.load_query("raw_lines_around"), given).objects()
+    assert [(row["line_no"], row["here"]) for row in answer] == [(1, 0), (2, 1), (3, 0), (4, 0), (5, 0)]
+
+
+@pytest.mark.clickhouse
+def test_a_parameter_is_a_value_and_never_sql(filled: Store) -> None:
+    given = {"class": "' OR 1 = 1 --"}
+    assert queries.run_query(filled, queries.load_query("incidents"), given).rows == []
+
+
+def test_a_head_is_read() -> None:
+    parameters = "-- param a:UInt8 = 3 | three\n-- param b:String | must\n"
+    text = f"-- question: What\n-- question: now?\n{parameters}-- example: x\nSELECT 1;\n"
+    query = queries.parse_query("q", text)
+    assert query.question == "What now?"
+    assert [(p.name, p.type, p.default, p.meaning) for p in query.parameters] == [
+        ("a", "UInt8", "3", "three"), ("b", "String", None, "must"),
+    ]  # fmt: skip
+    assert queries.bind(query, {"b": "x"}) == {"a": "3", "b": "x"}
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 1", "-- question: x\nSELECT 1", "-- question: x\n-- example: y\n-- param a:T\nSELECT 1"]
+)
+def test_a_head_that_cannot_be_read_is_an_error(text: str) -> None:
+    with pytest.raises(QueryFileError, match="query q"):
+        queries.parse_query("q", text)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [({}, "needs --param incident="), ({"incident": "i", "colour": "red"}, "no parameter 'colour'")]
+)
+def test_a_missing_or_unknown_parameter_is_named(given: dict[str, str], says: str) -> None:
+    with pytest.raises(QueryFileError, match=says):
+        queries.bind(queries.load_query("chain"), given)
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", "../migrations/0001_raw_lines", "incidents.sql"])
+def test_an_unknown_query_names_those_there_are(name: str) -> None:
+    with pytest.raises(QueryFileError, match="There are: chain"):
+        queries.load_query(name)
