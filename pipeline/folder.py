@@ -53,6 +53,7 @@ _NOT_NAMES: Final = frozenset(
 _KERNEL_NAMES: Final = frozenset(("kern", "kernel", "dmesg", "syslog", "messages", "kmsg", "journal"))
 # Numbers, ranks, attempts and parts of a path are no hosts; a short GPU number is one only where a line says so.
 _NOT_A_HOST: Final = re.compile(r"(?:(?:attempt|rank|part|restart|default|local|epoch|step|train|job)[_-]?)?\d*")
+_WORD: Final = re.compile(r"[\w-]+")
 _GPU_NUMBER: Final = re.compile(r"gpu[_-]?\d")
 _ATTEMPT_NAME: Final = re.compile(r"(?:^|/)attempt[_-](\d{1,4})(?=/)")
 _RANK_NAME: Final = re.compile(r"(?:^|[._/-])rank[_-]?(\d{1,6})(?=[._/-]|$)")
@@ -257,11 +258,11 @@ def _not_a_log(text: str, path: Path) -> str | None:
 def _nodes(
     looks: list[_Look], manifest: Manifest, year: int | None, default_node: str | None, job_name: str
 ) -> list[NodePlan]:
-    everything = "\n".join(look.text for look in looks)
+    said = {word for look in looks for word in _WORD.findall(look.text)}
     placed: dict[str, list[tuple[_Look, str]]] = {}
     for look in looks:
         stated = manifest.files.get(look.name, FileFacts())
-        node = stated.node or _node_of(look, everything) or default_node or ""
+        node = stated.node or _node_of(look, said) or default_node or ""
         placed.setdefault(node or f"file:{look.name}", []).append((look, node))
     with_jobs = {reporter for reporter, group in placed.items() if any(x.kind == "application" for x, _ in group)}
     plans = []
@@ -280,7 +281,7 @@ def _nodes(
     return plans
 
 
-def _node_of(look: _Look, everything: str) -> str | None:
+def _node_of(look: _Look, said: set[str]) -> str | None:
     """The node that the lines name, if it is one; else the one that the file's or folder's name names."""
     if look.nodes and look.nodes.total() * 10 >= look.lines:
         (first, count), *rest = look.nodes.most_common(2)
@@ -288,17 +289,17 @@ def _node_of(look: _Look, everything: str) -> str | None:
             return first
         if look.kind == "application":
             return None
-    return _name_in_path(look.name, everything)
+    return _name_in_path(look.name, said)
 
 
-def _name_in_path(name: str, everything: str) -> str | None:
+def _name_in_path(name: str, said: set[str]) -> str | None:
     """A host name in a path: one that some line mentions, else a folder that reads like one, else such a file name."""
     *folders, file = name.split("/")
     pieces = [*(candidates for folder in reversed(folders) for candidates in (_candidates(folder),))]
     own = [_candidates(piece) for piece in file.split(".")]
     for candidates in (*own, *pieces):
         for candidate in candidates:
-            if re.search(rf"(?<![\w-]){re.escape(candidate)}(?![\w-])", everything) and _reads_like_host(candidate):
+            if candidate in said and _reads_like_host(candidate):
                 return candidate
     for candidates in pieces:
         if candidates and not _only_if_said(candidates[0]):

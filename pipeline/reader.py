@@ -24,9 +24,15 @@ class Keyed(Struct, frozen=True, kw_only=True):
 
 
 def records(plan: FolderPlan, *, run: Run = "post_mortem", run_id: str = "") -> Iterator[Keyed]:
-    """All batches of all nodes, each node's closing progress last."""
+    """All batches of all nodes, then the closing progress of each: the verdict is worked out once, at the end."""
+    ends = []
     for node in plan.nodes:
-        yield from node_records(plan.cluster, node, run, run_id)
+        for keyed in node_records(plan.cluster, node, run, run_id):
+            if isinstance(keyed.record, Progress):
+                ends.append(keyed)
+            else:
+                yield keyed
+    yield from ends
 
 
 def node_records(cluster: str, node: NodePlan, run: Run, run_id: str) -> Iterator[Keyed]:

@@ -16,6 +16,11 @@ from schemas.vocabulary import ActionKind, IncidentSeverity, Interruption
 Scope = Literal["gpu", "rank", "peer", "node", "nic", "job"]
 
 
+def matches(event: str, where: dict[str, list[str]], episode: Episode) -> bool:
+    """Whether an episode has this name and these values."""
+    return episode.name == event and all(episode.attributes.get(name, "") in where[name] for name in where)
+
+
 class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An event name and, where given, the values its attributes must have."""
 
@@ -24,9 +29,7 @@ class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def matches(self, episode: Episode) -> bool:
         """Whether the episode is of this kind."""
-        return episode.name == self.event and all(
-            episode.attributes.get(name, "") in values for name, values in self.where.items()
-        )
+        return matches(self.event, self.where, episode)
 
 
 class Link(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,7 +47,7 @@ class Link(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def matches(self, episode: Episode) -> bool:
         """Whether the episode is of this kind."""
-        return Pattern(event=self.event, where=self.where).matches(episode)
+        return matches(self.event, self.where, episode)
 
 
 class ActionText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

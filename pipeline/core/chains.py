@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.causes import Link, Rule, RuleSet, Scope, related
+from pipeline.core.causes import Link, Pattern, Rule, RuleSet, Scope, related
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, lag_ns, order
 from schemas.records import Entity
@@ -37,12 +37,13 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Chain(Struct, frozen=True, kw_only=True):
-    """What one rule makes of one entity: steps with the root at index `root`."""
+    """What one rule makes of one entity: steps with the root at index `root`, and how many of them are its effects."""
 
     rule: Rule
     subject: Entity
     steps: list[Step]
     root: int
+    effects: int
 
     @property
     def root_item(self) -> Resolved:
@@ -50,18 +51,25 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.steps[self.root].item
 
 
-def chains_of(rule: Rule, items: list[Resolved], rules: RuleSet) -> list[Chain]:
-    """One chain per entity that shows a root pattern of the rule."""
-    groups: dict[str, list[tuple[int, Resolved]]] = {}
-    for item in items:
-        for rank, pattern in enumerate(rule.root):
-            if pattern.matches(item.episode):
-                groups.setdefault(_entity_name(rule.scope, item.subject), []).append((rank, item))
-                break
-    if not groups:
-        return []
+def chains_of(items: list[Resolved], rules: RuleSet) -> list[Chain]:
+    """For each rule one chain per entity that shows one of its root patterns."""
     index = _ByEvent(items)
-    return [_Builder(rule, rules, index).build(members) for members in _rarest(list(groups.values()))]
+    return [
+        _Builder(rule, rules, index).build(members)
+        for rule in rules.rules
+        for members in _rarest(_roots_by_entity(rule, index))
+    ]
+
+
+def _roots_by_entity(rule: Rule, index: "_ByEvent") -> list[list[tuple[int, Resolved]]]:
+    groups: dict[str, list[tuple[int, Resolved]]] = {}
+    taken: set[int] = set()
+    for preference, pattern in enumerate(rule.root):
+        for item in index.matching(pattern):
+            if id(item) not in taken:
+                taken.add(id(item))
+                groups.setdefault(_entity_name(rule.scope, item.subject), []).append((preference, item))
+    return list(groups.values())
 
 
 def _rarest(groups: list[list[tuple[int, Resolved]]]) -> list[list[tuple[int, Resolved]]]:
@@ -87,9 +95,9 @@ class _ByEvent:
         for item in items:
             self._by_name[item.episode.name].append(item)
 
-    def matching(self, link: Link) -> Iterable[Resolved]:
-        """The items that a link speaks of."""
-        return [item for item in self._by_name.get(link.event, ()) if link.matches(item.episode)]
+    def matching(self, pattern: Pattern | Link) -> Iterable[Resolved]:
+        """The items that a pattern or link speaks of."""
+        return [item for item in self._by_name.get(pattern.event, ()) if pattern.matches(item.episode)]
 
 
 class _Builder:
@@ -114,9 +122,10 @@ class _Builder:
         number = len(self._steps) - 1
         for _, item in members[1:]:
             self._append(item, "cascade", number, "the same fault, as another line reports it")
+        told = len(self._steps)
         for link in self._rules.effects(self._rule):
             self._follow(link, subject, number)
-        return Chain(rule=self._rule, subject=subject, steps=self._steps, root=number)
+        return Chain(rule=self._rule, subject=subject, steps=self._steps, root=number, effects=len(self._steps) - told)
 
     def _before(self, root: Resolved, subject: Entity) -> None:
         """What led to the root; the earliest of it is where the story begins."""
@@ -139,9 +148,10 @@ class _Builder:
 
     def _parent(self, link: Link, item: Resolved, root: int) -> int | None:
         """The step that this one hangs on: of the named events the last that may precede it, its own place first."""
-        near = [i for name in link.after for i in self._by_place.get((name, _place(item.subject)), ())]
-        named = [i for name in link.after for i in self._by_name.get(name, ())]
-        for candidates in (near, named, [root]):
+        place = _place(item.subject)
+        near = (self._by_place.get((name, place), ()) for name in reversed(link.after))
+        named = (self._by_name.get(name, ()) for name in reversed(link.after))
+        for candidates in (*near, *named, [root]):
             for index in reversed(candidates):
                 if may_precede(self._steps[index].item, item, link):
                     return index

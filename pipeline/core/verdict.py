@@ -68,8 +68,7 @@ def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, r
     """All conclusions of one investigation, the main one first. Empty where nothing failed."""
     items = [Resolved(episode=e, subject=placement.resolve(e.subject)) for e in episodes]
     failures = [item for item in items if item.episode.name in FAILURES]
-    chains = [chain for rule in rules.rules for chain in chains_of(rule, items, rules)]
-    chains = [chain for chain in chains if len(chain.steps) > 1 or not chain.rule.needs_effect]
+    chains = [chain for chain in chains_of(items, rules) if chain.effects or not chain.rule.needs_effect]
     roots = _not_explained(chains)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
     loose = [c for c in roots if not any(c is other for other in linked)]
