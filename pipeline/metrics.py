@@ -3,10 +3,16 @@
 Labels are bounded (source, stage, reason, topic, table): never a job, host or incident.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from pipeline import VERSION
+from pipeline.rules import load_rules
 
 Kind = Literal["counter", "gauge", "histogram"]
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,35 +36,35 @@ BUILD_INFO: Final = Definition(
     meaning="Always 1; the labels say which code and which rules run.",
     do="Nothing. Two values at once mean that a roll-out is under way or stuck.",
 )  # fmt: skip
-RAW_LINES: Final = Definition(
-    name="rootrank_raw_lines_total", kind="counter", labels=("source",),
-    meaning="Lines read from the raw topic, by kind of source (kernel, application, service).",
-    do="Flat at zero while jobs run: look at the shippers (`rootrank-shipper check`).",
+STAGE_MESSAGES: Final = Definition(
+    name="rootrank_stage_messages_total", kind="counter", labels=("stage",),
+    meaning="Messages that a stage (align, detect, join) has worked on since its worker started.",
+    do="align flat at zero while jobs run: look at the shippers (`rootrank-shipper check`).",
 )  # fmt: skip
-EVENTS: Final = Definition(
-    name="rootrank_events_total", kind="counter", labels=("source",),
-    meaning="Events recognised in raw lines, by kind of source.",
-    do="A sudden rise is a storm: read the newest incident. Zero with lines coming in: the signal files do not fit.",
+STAGE_OUTPUTS: Final = Definition(
+    name="rootrank_stage_outputs_total", kind="counter", labels=("stage",),
+    meaning="Records that a stage has sent on.",
+    do="align flat with messages coming in: the signal files do not fit, or the jobs print nothing that matters.",
+)  # fmt: skip
+STAGE_SNAPSHOTS: Final = Definition(
+    name="rootrank_stage_snapshot_bytes_total", kind="counter", labels=("stage",),
+    meaning="Bytes of state that a stage has saved, compressed.",
+    do="Steep: an investigation is large and keeps changing; read the newest incident.",
+)  # fmt: skip
+STAGE_RESETS: Final = Definition(
+    name="rootrank_stage_resets_total", kind="counter", labels=("stage",),
+    meaning="How often a stage dropped its memory and loaded its saved states again (after each assignment).",
+    do="Rising for minutes: workers come and go; look at their logs.",
 )  # fmt: skip
 DEAD_LETTERS: Final = Definition(
-    name="rootrank_dead_letters_total", kind="counter", labels=("stage", "reason"),
-    meaning="Messages or lines that could not be used. Each is kept with its address on the topic dead.letter.",
+    name="rootrank_dead_letters_total", kind="counter", labels=("stage",),
+    meaning="Messages that could not be used. Each is kept with its address on the topic dead.letter.",
     do="Any rise: `rootrank sql \"SELECT * FROM dead_letters ORDER BY observed_time DESC LIMIT 20\"`.",
-)  # fmt: skip
-VERDICT_REVISIONS: Final = Definition(
-    name="rootrank_verdict_revisions_total", kind="counter", labels=("verdict",),
-    meaning="Revisions of verdicts that were published, provisional or settled.",
-    do="Many provisional ones for few incidents: evidence comes late, look at consumer lag and shipper backlog.",
 )  # fmt: skip
 INCIDENTS: Final = Definition(
     name="rootrank_incidents_total", kind="counter", labels=("domain", "run"),
     meaning="Incidents opened, by domain of the class and by run.",
     do="Read them: `rootrank incidents`.",
-)  # fmt: skip
-WATERMARK_AGE: Final = Definition(
-    name="rootrank_watermark_age_seconds", kind="gauge", labels=("stage",),
-    meaning="How far the slowest watermark of this worker is behind the clock.",
-    do="Above 60 s: a shipper is silent or far behind; incidents name it under coverage.",
 )  # fmt: skip
 CONSUMER_LAG: Final = Definition(
     name="rootrank_consumer_lag_messages", kind="gauge", labels=("topic",),
@@ -67,23 +73,13 @@ CONSUMER_LAG: Final = Definition(
 )  # fmt: skip
 EVENT_TO_INCIDENT: Final = Definition(
     name="rootrank_event_to_incident_seconds", kind="histogram",
-    meaning="From the root line being observed on its node to the first revision that shows it.",
-    do="p99 above 5 s: compare with consumer lag (we are slow) and watermark age (a node is slow).",
+    meaning="Live incidents: from the start of the root event to the first revision in the feed.",
+    do="p99 above 5 s: look at the lag of the group `rootrank` (we are slow) and `rootrank query silent_nodes`.",
 )  # fmt: skip
 STORE_ROWS: Final = Definition(
     name="rootrank_store_rows_total", kind="counter", labels=("table",),
     meaning="Rows written to ClickHouse, by table.",
     do="Flat while events rise: ClickHouse is away; nothing is lost, the rows wait in Kafka.",
-)  # fmt: skip
-STORE_RETRIES: Final = Definition(
-    name="rootrank_store_retries_total", kind="counter",
-    meaning="Writes to ClickHouse that had to be repeated.",
-    do="Steady rise: look at the ClickHouse log; batches may be too small or its disk full.",
-)  # fmt: skip
-CLOCK_ERROR: Final = Definition(
-    name="rootrank_clock_error_seconds", kind="gauge", labels=("quality",),
-    meaning="Largest half-width of the time bounds of any node, by clock quality.",
-    do="Above 0.1 s: NTP or PTP is broken on a node; `rootrank clocks` names it.",
 )  # fmt: skip
 FEED_INCIDENTS: Final = Definition(
     name="rootrank_feed_incidents", kind="gauge",
@@ -101,29 +97,26 @@ FEED_STREAMS_REFUSED: Final = Definition(
     do="As above; pages that were refused still work as a snapshot and try again.",
 )  # fmt: skip
 
-DEFINITIONS: Final[tuple[Definition, ...]] = (
-    BUILD_INFO, RAW_LINES, EVENTS, DEAD_LETTERS, VERDICT_REVISIONS, INCIDENTS, WATERMARK_AGE, CONSUMER_LAG,
-    EVENT_TO_INCIDENT, STORE_ROWS, STORE_RETRIES, CLOCK_ERROR, FEED_INCIDENTS, FEED_STREAMS, FEED_STREAMS_REFUSED,
+WORKER_METRICS: Final = (STAGE_MESSAGES, STAGE_OUTPUTS, STAGE_SNAPSHOTS, STAGE_RESETS, DEAD_LETTERS)
+STORE_METRICS: Final = (STORE_ROWS, DEAD_LETTERS)
+FEED_METRICS: Final = (
+    INCIDENTS, EVENT_TO_INCIDENT, CONSUMER_LAG, DEAD_LETTERS, FEED_INCIDENTS, FEED_STREAMS, FEED_STREAMS_REFUSED,
 )  # fmt: skip
+DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
+    dict.fromkeys((BUILD_INFO, *WORKER_METRICS, *STORE_METRICS, *FEED_METRICS))
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metrics:
-    """The metrics of one process, in a registry of its own (so that tests and processes never share numbers)."""
+    """The metrics of the feed, in a registry of its own (so that tests and processes never share numbers)."""
 
     registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=True))
     build_info: Gauge = field(init=False)
-    raw_lines: Counter = field(init=False)
-    events: Counter = field(init=False)
-    dead_letters: Counter = field(init=False)
-    verdict_revisions: Counter = field(init=False)
     incidents: Counter = field(init=False)
-    watermark_age: Gauge = field(init=False)
-    consumer_lag: Gauge = field(init=False)
     event_to_incident: Histogram = field(init=False)
-    store_rows: Counter = field(init=False)
-    store_retries: Counter = field(init=False)
-    clock_error: Gauge = field(init=False)
+    consumer_lag: Gauge = field(init=False)
+    dead_letters: Counter = field(init=False)
     feed_incidents: Gauge = field(init=False)
     feed_streams: Gauge = field(init=False)
     feed_streams_refused: Counter = field(init=False)
@@ -133,17 +126,10 @@ class Metrics:
         registry = self.registry
         for name, metric in {
             "build_info": _gauge(BUILD_INFO, registry),
-            "raw_lines": _counter(RAW_LINES, registry),
-            "events": _counter(EVENTS, registry),
-            "dead_letters": _counter(DEAD_LETTERS, registry),
-            "verdict_revisions": _counter(VERDICT_REVISIONS, registry),
             "incidents": _counter(INCIDENTS, registry),
-            "watermark_age": _gauge(WATERMARK_AGE, registry),
-            "consumer_lag": _gauge(CONSUMER_LAG, registry),
             "event_to_incident": _histogram(EVENT_TO_INCIDENT, registry),
-            "store_rows": _counter(STORE_ROWS, registry),
-            "store_retries": _counter(STORE_RETRIES, registry),
-            "clock_error": _gauge(CLOCK_ERROR, registry),
+            "consumer_lag": _gauge(CONSUMER_LAG, registry),
+            "dead_letters": _counter(DEAD_LETTERS, registry),
             "feed_incidents": _gauge(FEED_INCIDENTS, registry),
             "feed_streams": _gauge(FEED_STREAMS, registry),
             "feed_streams_refused": _counter(FEED_STREAMS_REFUSED, registry),
@@ -169,6 +155,33 @@ def _histogram(definition: Definition, registry: CollectorRegistry) -> Histogram
     )
 
 
+class Readings(Collector):
+    """Counters that a process keeps anyway, read when somebody asks. `read` gives (definition, label value, number)."""
+
+    def __init__(self, read: Callable[[], Iterable[tuple[Definition, str, float]]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        """One family per definition, and the build."""
+        families: dict[str, CounterMetricFamily] = {}
+        for definition, label, number in self._read():
+            family = families.setdefault(
+                definition.name, CounterMetricFamily(definition.name, definition.meaning, labels=definition.labels)
+            )
+            family.add_metric([label], number)
+        yield from families.values()
+        build = GaugeMetricFamily(BUILD_INFO.name, BUILD_INFO.meaning, labels=BUILD_INFO.labels)
+        build.add_metric([VERSION, load_rules().digest], 1)
+        yield build
+
+
+def serve(readings: Readings, port: int, host: str = "127.0.0.1") -> None:
+    """Serve readings at /metrics from a thread of this process. Raises OSError where the port is taken."""
+    registry = CollectorRegistry()
+    registry.register(readings)
+    start_http_server(port, addr=host, registry=registry)
+
+
 def metrics_page() -> str:
     """The page docs/metrics.md. `python -m pipeline.metrics > docs/metrics.md` writes it."""
     rows = (
@@ -179,8 +192,9 @@ def metrics_page() -> str:
         [
             "# Metrics",
             "",
-            "Each process serves these in Prometheus' text format at `/metrics`. Made by `python -m pipeline.metrics`.",
-            "Labels are bounded: no job, host or incident is ever one.",
+            "In Prometheus' text format at `/metrics`: of the feed always, of `rootrank worker` and `rootrank store` with",
+            "`--metrics-port`. Labels are bounded: no job, host or incident is ever one.",
+            "Made by `python -m pipeline.metrics`.",
             "",
             "| name | kind | labels | meaning | what to do when it moves |",
             "|---|---|---|---|---|",

@@ -7,6 +7,7 @@ ClickHouse engine, then worker, store and feed as processes of their own.
 import asyncio
 import http.client
 import logging
+import socket
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from pipeline.agents.app import WorkerConfig, changelog_topic
 from pipeline.agents.broker import changelog_plan, create_topics, wait_for_kafka
 from pipeline.agents.stages import all_stages
 from pipeline.agents.topics import topic_plans
+from pipeline.core import keys
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.part import Part
@@ -112,6 +114,8 @@ class Stack:
         self._broker: KafkaBroker | None = None
         self._clickhouse: ClickHouseServer | None = None
         self.services: list[Service] = []
+        # Unique where several of us share one Kafka, the same after a restart.
+        self._name = f"{socket.gethostname()}-{keys.digest(settings.data.resolve())}"
         self.addresses: Addresses | None = None
 
     @property
@@ -178,7 +182,8 @@ class Stack:
         folder.mkdir(parents=True, exist_ok=True)
         port = self._settings.port or free_port(WEB_PORT)
         workers = [
-            Service(f"worker-{n}", ["worker", "--kafka", kafka], folder) for n in range(1, self._settings.workers + 1)
+            Service(f"worker-{n}", ["worker", "--kafka", kafka, "--instance", f"{self._name}-{n}"], folder)
+            for n in range(1, self._settings.workers + 1)
         ]
         web = ["web", "--kafka", kafka, "--host", self._settings.host, "--port", str(port)]
         self.services = [

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import faust
@@ -174,10 +174,17 @@ class Worker:
             log.warning("the app did not stop within %.0f s", STOP_S)
 
 
-async def run_worker(config: WorkerConfig, stages: Sequence[Stage], topics: Sequence[TopicPlan] = ()) -> int:
+async def run_worker(
+    config: WorkerConfig,
+    stages: Sequence[Stage],
+    topics: Sequence[TopicPlan] = (),
+    *,
+    on_life: Callable[[list[StageRunner]], None] = lambda runners: None,
+) -> int:
     """Run until SIGTERM or SIGINT. Returns 0; 3 where Kafka refuses our topics; 4 after any error that is not Kafka's.
 
-    An unreachable Kafka is waited for, at the start and after a crash that it caused.
+    An unreachable Kafka is waited for, at the start and after a crash that it caused. `on_life` is told the runners of
+    each life of the app.
     """
     calm_client_logs()
     stop = asyncio.Event()
@@ -195,7 +202,9 @@ async def run_worker(config: WorkerConfig, stages: Sequence[Stage], topics: Sequ
         except (KafkaError, OSError) as error:
             log.warning("Kafka went away while topics were created: %r", error)
             continue
-        reason = await Worker(config, stages, known_holes).run(stop)
+        worker = Worker(config, stages, known_holes)
+        on_life(worker.runners)
+        reason = await worker.run(stop)
         if reason is None:
             break
         if not isinstance(reason, RESTART_AFTER):

@@ -46,7 +46,7 @@ class StageRunner:
 
     def __init__(self, app: Any, stage: Stage, changelog: Changelog, known_holes: set[Hole]) -> None:
         self._app = app
-        self._stage = stage
+        self.stage = stage
         self._changelog = changelog
         self._known_holes = known_holes
         self._states = States(stage, changelog.topic)
@@ -73,7 +73,7 @@ class StageRunner:
             async for event in stream.noack().events():
                 await self._take(event.message)
         except Exception as error:
-            log.exception("stage %s failed", self._stage.name)
+            log.exception("stage %s failed", self.stage.name)
             await self._app.crash(error)
 
     async def checkpoint_forever(self) -> None:
@@ -91,7 +91,7 @@ class StageRunner:
         if self._loading is not None:
             self._loading.cancel()
         self._reset(self._app.consumer_generation_id)
-        partitions = {tp.partition for tp in assigned if tp.topic == self._stage.source_topic}
+        partitions = {tp.partition for tp in assigned if tp.topic == self.stage.source_topic}
         self._loading = asyncio.create_task(self._load_partitions(partitions))
 
     async def on_revoked(self, *_: Any, **__: Any) -> None:
@@ -102,7 +102,7 @@ class StageRunner:
                 async with self._checkpointing:
                     pass
         except TimeoutError:
-            log.warning("stage %s: a checkpoint is still waiting for the broker during a rebalance", self._stage.name)
+            log.warning("stage %s: a checkpoint is still waiting for the broker during a rebalance", self.stage.name)
 
     async def finish(self) -> None:
         """Take no more messages and save everything: the last act before a clean shutdown."""
@@ -115,7 +115,7 @@ class StageRunner:
             self._states.store.keep_only(partitions)
             starts = await self._changelog.catch_up(self._states.store, partitions)
         except Exception as error:
-            log.warning("stage %s cannot read its snapshots: %s", self._stage.name, error)
+            log.warning("stage %s cannot read its snapshots: %s", self.stage.name, error)
             await self._app.crash(error)
             return
         self._ledgers = {partition: Ledger(start) for partition, start in starts.items()}
@@ -169,13 +169,13 @@ class StageRunner:
 
     async def _send(self, message: Any, outputs: Iterable[Output]) -> None:
         for output in outputs:
-            value = self._stage.encode(output.record)
+            value = self.stage.encode(output.record)
             try:
                 await self._hand_over(output.topic, output.key, value, None)
             except MessageSizeTooLargeError:
                 error = ValueError(f"its output of {len(value)} bytes is too large for topic {output.topic}")
                 letter = self._states.bad(message, error)
-                await self._hand_over(letter.topic, letter.key, self._stage.encode(letter.record), None)
+                await self._hand_over(letter.topic, letter.key, self.stage.encode(letter.record), None)
             self.counters.outputs += 1
 
     async def _hand_over(self, topic: str, key: bytes, value: bytes | None, partition: int | None) -> None:
@@ -267,7 +267,7 @@ class StageRunner:
                 await self._forget(partition, key, applied)
 
     def _committed(self, partition: int) -> int:
-        committed: int = self._app.monitor.tp_committed_offsets.get((self._stage.source_topic, partition), 0)
+        committed: int = self._app.monitor.tp_committed_offsets.get((self.stage.source_topic, partition), 0)
         return committed
 
     async def _forget(self, partition: int, key: bytes, applied: int) -> None:

@@ -17,23 +17,36 @@ Bootstrap = Annotated[
 ]
 
 
+MetricsPort = Annotated[int, typer.Option(help="Serve /metrics on this port of the loopback; 0: do not.")]
+
+
 def worker(
     *,
     kafka: Bootstrap = DEFAULT_BOOTSTRAP,
     group: Annotated[str, typer.Option(help="Consumer group; workers of one group share the partitions.")] = "rootrank",
     replication: Annotated[int, typer.Option(help="Replication factor of topics that are created.")] = 1,
+    instance: Annotated[
+        str, typer.Option(help="A name that stays over restarts, unique in the group: a restart is noticed sooner.")
+    ] = "",
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Run the Faust stages align, detect and join. Start as many as there is work for.
 
     Creates missing topics; waits for a Kafka that is away. Example: rootrank worker --kafka kafka1:9092
     """
+    from pipeline import metrics
     from pipeline.agents.app import WorkerConfig, run_worker
+    from pipeline.agents.readings import StageReadings
     from pipeline.agents.stages import all_stages
     from pipeline.agents.topics import topic_plans
 
     _log_to_stderr()
-    config = WorkerConfig(bootstrap=kafka, group=group, replication=replication)
-    raise typer.Exit(asyncio.run(run_worker(config, list(all_stages()), topic_plans(replication))))
+    config = WorkerConfig(bootstrap=kafka, group=group, replication=replication, instance=instance or None)
+    readings = StageReadings()
+    if metrics_port:
+        metrics.serve(metrics.Readings(readings.read), metrics_port)
+    work = run_worker(config, list(all_stages()), topic_plans(replication), on_life=readings.follow)
+    raise typer.Exit(asyncio.run(work))
 
 
 def store(
@@ -45,11 +58,14 @@ def store(
     password_file: Annotated[
         Path | None, typer.Option(envvar="CLICKHOUSE_PASSWORD_FILE", help="File with the password.")
     ] = None,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Fill ClickHouse from Kafka. Waits for either that is away; what was not written is read again.
 
     Example: rootrank store --kafka kafka1:9092 --clickhouse-url http://clickhouse1:8123/rootrank
     """
+    from pipeline import metrics
+    from pipeline.store import readings
     from pipeline.store.clickhouse import settings_from_url
     from pipeline.store.sink import SinkSettings, StoreSink
 
@@ -62,7 +78,10 @@ def store(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     settings = SinkSettings(bootstrap=kafka, store=settings_from_url(clickhouse_url, password_file=password_file))
-    StoreSink(settings).run(stop)
+    sink = StoreSink(settings)
+    if metrics_port:
+        metrics.serve(metrics.Readings(lambda: readings.read(sink.counts)), metrics_port)
+    sink.run(stop)
 
 
 def web(

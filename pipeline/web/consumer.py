@@ -10,9 +10,11 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from pipeline.metrics import Metrics
+from pipeline.report.words import instant_ns
 from pipeline.web.feed import Feed
 from pipeline.web.health import Health
 from schemas.codec import UnreadableRecordError, decode
+from schemas.records import Incident
 from schemas.topics import INCIDENTS
 
 _LOG: Final = logging.getLogger(__name__)
@@ -121,12 +123,20 @@ class KafkaIncidents:
 
     def _take(self, message: ConsumerRecord, feed: Feed) -> None:
         try:
-            feed.apply(decode(INCIDENTS.name, message.value))
+            incident = decode(INCIDENTS.name, message.value)
+            if feed.apply(incident) and incident.revision == 1:
+                self._count(incident)
         except UnreadableRecordError as error:
             self._unreadable += 1
-            self.metrics.dead_letters.labels(stage="web", reason="unreadable").inc()
+            self.metrics.dead_letters.labels(stage="feed").inc()
             at = f"{message.topic}/{message.partition}/{message.offset}"
             _LOG.warning("message %s is not an incident (%s); skipped", at, error)
+
+    def _count(self, incident: Incident) -> None:
+        self.metrics.incidents.labels(domain=incident.class_.split("/")[0], run=incident.run).inc()
+        if incident.run == "live" and incident.started_at and incident.detected_at:
+            took_s = (instant_ns(incident.detected_at) - instant_ns(incident.started_at)) / 1e9
+            self.metrics.event_to_incident.observe(max(0.0, took_s))
 
 
 def _is_being_cancelled() -> bool:

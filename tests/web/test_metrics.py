@@ -1,9 +1,12 @@
+import urllib.request
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.metrics import DEFINITIONS, Metrics, metrics_page
+from pipeline import metrics as declared
+from pipeline.embedded.ports import free_port
+from pipeline.metrics import BUILD_INFO, DEFINITIONS, FEED_METRICS, Metrics, Readings, metrics_page, serve
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 HIGH_CARDINALITY = {"job", "job_id", "node", "host", "rank", "incident_id", "cluster"}
@@ -18,8 +21,21 @@ def exported(metrics: Metrics) -> dict[str, str]:
     }
 
 
-def test_every_declared_metric_is_exported_and_no_other() -> None:
-    assert exported(Metrics()) == {d.name: d.kind for d in DEFINITIONS}
+def test_the_feed_exports_its_own_metrics_and_no_other() -> None:
+    assert exported(Metrics()) == {d.name: d.kind for d in (BUILD_INFO, *FEED_METRICS)}
+
+
+def test_a_process_serves_what_it_counts_anyway() -> None:
+    counted = {"align": 3.0}
+    port = free_port()
+    serve(Readings(lambda: [(declared.STAGE_MESSAGES, stage, n) for stage, n in counted.items()]), port)
+    counted["align"] = 7.0
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+
+    assert 'rootrank_stage_messages_total{stage="align"} 7.0' in text
+    assert "rootrank_build_info{" in text
 
 
 def test_every_metric_says_what_it_means_and_what_to_do() -> None:
@@ -37,10 +53,10 @@ def test_no_label_grows_with_the_fleet() -> None:
 def test_two_processes_or_tests_share_no_numbers() -> None:
     one, other = Metrics(), Metrics(registry=CollectorRegistry())
 
-    one.store_rows.labels(table="events").inc(5)
+    one.incidents.labels(domain="hardware", run="live").inc(5)
 
-    assert b'rootrank_store_rows_total{table="events"} 5.0' in one.text()
-    assert b'rootrank_store_rows_total{table="events"}' not in other.text()
+    assert b'rootrank_incidents_total{domain="hardware",run="live"} 5.0' in one.text()
+    assert b'rootrank_incidents_total{domain="hardware",run="live"}' not in other.text()
 
 
 def test_the_documentation_is_the_declaration() -> None:

@@ -1,0 +1,14 @@
+"""What the sink counts, as metrics."""
+
+from collections.abc import Iterator
+
+from pipeline import metrics
+from pipeline.metrics import Definition
+from pipeline.store.sink import SinkCounts
+
+
+def read(counts: SinkCounts) -> Iterator[tuple[Definition, str, float]]:
+    """(definition, label, number) of everything counted."""
+    for table, rows in sorted(counts.rows.items()):
+        yield metrics.STORE_ROWS, table, rows
+    yield metrics.DEAD_LETTERS, "store", sum(counts.unreadable.values())
