@@ -56,7 +56,7 @@ class Engine:
     def _note(self, verdict: Verdict) -> None:
         self._quiet.pop(verdict.verdict_id, None)
         self._main.discard(verdict.verdict_id)
-        if verdict.main and not is_node_key(verdict.job_key):
+        if verdict.main and not is_node_key(verdict.job_key, ""):
             self._main.add(verdict.verdict_id)
         if isinstance(verdict.incident, Incident) and verdict.incident.class_ in QUIET_CLASSES:
             self._quiet[verdict.verdict_id] = verdict.incident

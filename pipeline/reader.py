@@ -37,8 +37,9 @@ def records(plan: FolderPlan, *, run: Run = "post_mortem", run_id: str = "") -> 
 
 def node_records(cluster: str, node: NodePlan, run: Run, run_id: str) -> Iterator[Keyed]:
     """The batches of one node, then the progress that says "read to the end"."""
-    key, seq, broken = key_of(cluster, node.reporter), 0, {}
-    for source in node.sources:
+    key, seq, broken = key_of(run, run_id, cluster, node.reporter), 0, {}
+    # Applications first: what they say of their job decides where the node's own lines go.
+    for source in sorted(node.sources, key=lambda source: source.kind != "application"):
         batch: list[RawLine] = []
         try:
             for line in _source_lines(source):

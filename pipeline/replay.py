@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from pipeline.core import times
 from pipeline.core.parse import is_kmsg, parse_line
+from pipeline.core.source_reader import stated
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.logfiles import lines, open_log
 from pipeline.reader import empty_batch
@@ -53,6 +54,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     speed: float | None = None
 
 
+def is_run_id(text: str) -> bool:
+    """Whether a name may stand in keys and folders: letters, digits, `.`, `_` and `-`, and no dot first."""
+    return text.replace(".", "").replace("_", "").replace("-", "").isalnum() and text.isascii() and text[0] != "."
+
+
 def new_run_id() -> str:
     """A name for one replay."""
     return f"replay-{uuid.uuid4().hex[:8]}"
@@ -64,7 +70,7 @@ class Replay:
     def __init__(self, folder: FolderPlan, settings: Settings) -> None:
         self._folder = folder
         self._settings = settings
-        self.shippers = [Shipper(folder.cluster, node, settings) for node in folder.nodes]
+        self.shippers = [Shipper(folder.cluster, node, settings, number) for number, node in enumerate(folder.nodes)]
         total = sum(source.path.stat().st_size for node in folder.nodes for source in node.sources)
         self.status = Status(bytes_total=total, shippers=len(self.shippers))
 
@@ -119,11 +125,12 @@ class Replay:
 class Shipper:
     """The shipper process of one node, started again where it dies."""
 
-    def __init__(self, cluster: str, node: NodePlan, settings: Settings) -> None:
+    def __init__(self, cluster: str, node: NodePlan, settings: Settings, number: int) -> None:
         self._cluster = cluster
         self._node = node
         self._settings = settings
-        self.folder = settings.work_dir / settings.run_id / node.reporter.replace("/", "_")
+        # A number: node names come from files and may be anything.
+        self.folder = settings.work_dir / settings.run_id / f"node-{number}"
         self._process: subprocess.Popen[bytes] | None = None
         self._restarts = 0
         self.done = False
@@ -221,6 +228,7 @@ class Player:
 
     def __init__(self, source: SourcePlan, target: Path, node: NodePlan) -> None:
         self._source = source
+        self._said, _ = stated(source.attributes)
         self._target = target
         self._node = node
         self._lines = self._timed()
@@ -275,11 +283,12 @@ class Player:
     def _time(self, text: str, batch: RawBatch) -> int | None:
         record = is_kmsg(text) if self._source.kmsg else None
         if record is not None:
-            return times.kernel_time(record.boot_us * 1000, 0, "", batch).aligned_ns
+            return times.kernel_time(record.boot_us * 1000, 0, batch.reporter, batch).aligned_ns
         parsed = parse_line(text)
         if parsed.stamp is None:
             return None
-        return times.stamped(parsed.stamp, self._source.attributes, None, "", batch).aligned_ns
+        said = self._said
+        return times.stamped(parsed.stamp, said.year, said.zone_s, None, batch.reporter, batch).aligned_ns
 
 
 def _chained(

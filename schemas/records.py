@@ -363,7 +363,9 @@ class Entity(Part, frozen=True, kw_only=True):
 
 
 class Event(Part, frozen=True, kw_only=True):
-    """One line that means something. `count` identical lines of one second are one event.
+    """One line that means something. `count` identical lines of one second are one event, the last of them at `until`.
+
+    `alerts` is false for what an agent finds of the past at first sight: recorded, never the reason of an incident.
 
     `lo_unix_nano` and `hi_unix_nano` bound the reference time. The line was written somewhere in
     [raw_ns, raw_ns + resolution_ns] on clock `clock_id`; readings of one clock compare exactly. Two lines of one
@@ -385,6 +387,7 @@ class Event(Part, frozen=True, kw_only=True):
     seq: int = 0
     observed_time_unix_nano: int = 0
     aligned_time_unix_nano: int | None = None
+    until_unix_nano: int | None = None
     lo_unix_nano: int = TIME_MIN_NS
     hi_unix_nano: int = TIME_MAX_NS
     u99_ns: int | None = None
@@ -398,6 +401,7 @@ class Event(Part, frozen=True, kw_only=True):
     subject: Entity = Entity()
     attributes: dict[str, str] = {}
     count: int = 1
+    alerts: bool = True
 
 
 class EventBatch(Record, frozen=True, kw_only=True, tag="event_batch"):
@@ -427,7 +431,7 @@ class NodeProgress(Record, frozen=True, kw_only=True, tag="node_progress"):
     """One node's progress on the reference timeline, handed to each job on it.
 
     `node` is empty where the reporter speaks only of others (a job's output on a login node). `kinds` says per source
-    kind whether any source of it is on.
+    kind whether any source of it is on. `excluded`: why this node cannot hold the watermark (its clock).
     """
 
     run: Run
@@ -437,6 +441,7 @@ class NodeProgress(Record, frozen=True, kw_only=True, tag="node_progress"):
     job_key: str
     node: str
     through_unix_nano: int
+    excluded: str = ""
     ended: bool = False
     kinds: dict[str, SourceState] = {}
     sources: list[str] = []

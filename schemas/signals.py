@@ -71,7 +71,7 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     carries: str | None = None
     keeps: bool = False
     takes: str | None = None
-    one_per_batch: bool = False
+    one_per_second: bool = False
     by: dict[str, dict[str, Override]] = {}
     by_table: dict[str, str] = {}
     matches: list[Example]
@@ -112,7 +112,7 @@ class Match(Struct, frozen=True, kw_only=True):
     carries: str | None = None
     keeps: bool = False
     takes: str | None = None
-    one_per_batch: bool = False
+    one_per_second: bool = False
 
 
 class _Compiled(NamedTuple):
@@ -219,7 +219,7 @@ def _describe(entry: _Compiled, found: re.Match[str]) -> Match:
         carries=signal.carries,
         keeps=signal.keeps,
         takes=signal.takes,
-        one_per_batch=signal.one_per_batch,
+        one_per_second=signal.one_per_second,
     )
 
 

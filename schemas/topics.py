@@ -70,6 +70,11 @@ TOPICS: Final[tuple[Topic, ...]] = (
 BY_NAME: Final[dict[str, Topic]] = {topic.name: topic for topic in TOPICS}
 
 
-def key_of(cluster: str, name: str) -> bytes:
-    """The Kafka key of a reporter or node: `cluster/name` in UTF-8."""
-    return f"{cluster}/{name}".encode()
+def run_prefix(run: str, run_id: str) -> str:
+    """What keeps the keys of a replay or drill apart from live ones, and from those of other replays; empty for live."""
+    return f"{run}:{run_id}/" if run in ("replay", "drill") else ""
+
+
+def key_of(run: str, run_id: str, cluster: str, name: str) -> bytes:
+    """The Kafka key of a reporter or node in UTF-8: `cluster/name`, behind its run where that is not live."""
+    return f"{run_prefix(run, run_id)}{cluster}/{name}".encode()

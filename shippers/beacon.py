@@ -38,7 +38,7 @@ class BeaconProducer:
         self._topic = topic
         self._boot_id = boot_id
         self._shipper_id = shipper_id
-        self._key = key_of(config.cluster, config.reporter)
+        self._key = key_of(config.run, config.run_id, config.cluster, config.reporter)
         self._clients: list[Any] = []
         self._producer: KafkaProducer = connect(
             config.kafka, acks=1, enable_idempotence=False, retries=0, linger_ms=0, compression_type=None,

@@ -124,7 +124,7 @@ def raw_progress(
 
 def key(node: str) -> bytes:
     """The raw topic's key of a node."""
-    return key_of(CLUSTER, node)
+    return key_of("post_mortem", "", CLUSTER, node)
 
 
 # --- events -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipeline.commands.services import DEFAULT_BOOTSTRAP, Bootstrap
 from pipeline.folder import ManifestError, plan
-from pipeline.replay import Replay, ReplayError, Settings, Status, new_run_id, work_dir
+from pipeline.replay import Replay, ReplayError, Settings, Status, is_run_id, new_run_id, work_dir
 
 USAGE, UNREADABLE = 2, 3
 
@@ -29,6 +29,9 @@ def replay(
 
     Examples: rootrank replay ./logs --speed 60      rootrank replay ./logs --as-fast-as-possible
     """
+    if run_id and not is_run_id(run_id):
+        typer.echo(f"rootrank: --run-id {run_id!r}: use letters, digits, '.', '_' and '-'", err=True)
+        raise typer.Exit(USAGE)
     if not path.exists():
         typer.echo(f"rootrank: {path}: no such folder", err=True)
         raise typer.Exit(UNREADABLE)

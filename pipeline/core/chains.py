@@ -17,6 +17,8 @@ SECOND_NS: Final = 1_000_000_000
 # When more entities than this show a rule's root pattern, the rarest kinds are looked at: a root is a minority, what
 # hundreds of ranks print alike is an echo.
 MAX_ROOTS: Final = 16
+# Root lines of one entity that lie further apart than this are two failures, not one.
+SAME_FAULT_S: Final = 3_600.0
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
@@ -121,7 +123,8 @@ class _Builder:
         self._append(root, "cascade" if self._steps else "root", 0 if self._steps else None, why)
         number = len(self._steps) - 1
         for _, item in members[1:]:
-            self._append(item, "cascade", number, "the same fault, as another line reports it")
+            if _near(root, item):
+                self._append(item, "cascade", number, "the same fault, as another line reports it")
         told = len(self._steps)
         for link in self._rules.effects(self._rule):
             self._follow(link, subject, number)
@@ -165,6 +168,11 @@ class _Builder:
         self._by_name[name].append(number)
         self._by_place[name, _place(item.subject)].append(number)
         self._steps.append(step(item, role, parent, why, self._steps))
+
+
+def _near(root: Resolved, item: Resolved) -> bool:
+    lag = lag_ns(root.episode.first, item.episode.first)
+    return lag is None or (lag[0] <= SAME_FAULT_S * SECOND_NS and lag[1] >= -SAME_FAULT_S * SECOND_NS)
 
 
 def step(item: Resolved, role: StepRole, parent: int | None, why: str, steps: list[Step]) -> Step:

@@ -59,7 +59,8 @@ class Episodes(Struct, kw_only=True):
         how = coalescing.get(event.name)
         window_ns = (how.window_s if how else DEFAULT_WINDOW_S) * 1_000_000_000
         at_ns = event.aligned_time_unix_nano if event.aligned_time_unix_nano is not None else -1
-        fresh = Episode(first=event, start_ns=at_ns, end_ns=at_ns, count=event.count, event_ids=[event.event_id])
+        end_ns = max(at_ns, event.until_unix_nano or -1)
+        fresh = Episode(first=event, start_ns=at_ns, end_ns=end_ns, count=event.count, event_ids=[event.event_id])
         kept = []
         for episode in self.by_key.get(key := _key(event, how), []):
             if _near(episode, fresh, window_ns):
@@ -93,6 +94,25 @@ def _merged(a: Episode, b: Episode) -> Episode:
         count=a.count + b.count,
         event_ids=sorted({*a.event_ids, *b.event_ids})[:MAX_IDS],
     )
+
+
+def bouts(episodes: list[Episode], gap_ns: int) -> list[list[Episode]]:
+    """Episodes in groups with less than `gap_ns` of quiet inside a group; those without a time are in the first one.
+
+    The groups depend on the set of episodes only.
+    """
+    timed = sorted((e for e in episodes if e.start_ns >= 0), key=lambda e: (e.start_ns, canonical(e.first)))
+    groups: list[list[Episode]] = []
+    end_ns = 0
+    for episode in timed:
+        if not groups or episode.start_ns - end_ns > gap_ns:
+            groups.append([])
+        groups[-1].append(episode)
+        end_ns = max(end_ns, episode.end_ns)
+    untimed = [e for e in episodes if e.start_ns < 0]
+    if untimed:
+        groups = [[*untimed, *(groups[0] if groups else [])], *groups[1:]]
+    return [sorted(group, key=lambda e: canonical(e.first)) for group in groups]
 
 
 def of_events(events: Iterable[Event], coalescing: Mapping[str, Coalescing]) -> list[Episode]:

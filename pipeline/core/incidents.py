@@ -8,7 +8,7 @@ import msgspec
 
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.episodes import Episode
-from pipeline.core.order import canonical, lag_ns
+from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.verdict import WAITERS, Conclusion
 from schemas.records import (
     Action,
@@ -155,7 +155,7 @@ def _parent(group: list[int], conclusion: Conclusion) -> int:
     return -1 if parent is None else parent
 
 
-def _first_line(group: list[int], conclusion: Conclusion) -> tuple[int, int, str, str, int]:
+def _first_line(group: list[int], conclusion: Conclusion) -> Place:
     return min(canonical(conclusion.steps[i].item.episode.first) for i in group)
 
 

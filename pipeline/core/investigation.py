@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from pipeline.core import keys
 from pipeline.core.causes import RuleSet
 from pipeline.core.chains import Resolved
-from pipeline.core.episodes import Episodes
+from pipeline.core.episodes import Episode, Episodes, bouts
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
@@ -42,6 +42,8 @@ SILENT_NS: Final = 60 * SECOND_NS
 # told at once, and a storm does not keep the worker busy with itself. Progress records, every second, catch up.
 PAUSE_PER_EPISODE_NS: Final = SECOND_NS // 2_000
 MAX_GAPS: Final = 100
+# A node that was quiet for so long starts a new story.
+BOUT_NS: Final = 3_600 * SECOND_NS
 
 
 class NodeSeen(Struct, kw_only=True):
@@ -52,6 +54,7 @@ class NodeSeen(Struct, kw_only=True):
     said_ns: int = 0
     kinds: dict[str, SourceState] = {}
     is_node: bool = False
+    excluded: str = ""
 
 
 class Publication(Struct, kw_only=True):
@@ -142,6 +145,7 @@ class Investigation:
             state.backfilled.extend(event.event_id for event in events)
         else:
             state.read[shipper] = batch.batch_seq
+        events = [event for event in events if event.alerts]
         for event in events:
             if batch.node is None and event.node:
                 self._hear(event)
@@ -167,7 +171,9 @@ class Investigation:
         seen.is_node = seen.is_node or bool(progress.node)
         widened = seen.kinds != progress.kinds or seen.ended != progress.ended
         seen.through_ns = max(seen.through_ns, progress.through_unix_nano)
-        seen.ended, seen.said_ns, seen.kinds = progress.ended, now_ns, progress.kinds
+        seen.ended, seen.said_ns, seen.kinds, seen.excluded = (
+            progress.ended, now_ns, progress.kinds, progress.excluded,
+        )  # fmt: skip
         # Who is silent is known only by progress: without a cause, progress itself may change the verdict.
         if state.published and (widened or any(p.unknown and not p.settled for p in state.published.values())):
             state.dirty = True
@@ -192,7 +198,7 @@ class Investigation:
         """Reference time up to which every node that still speaks has been read. Moves by progress, not by silence."""
         silent = self._silent(now_ns)
         reporters = self._state.reporters
-        still_open = [s for n, s in reporters.items() if n not in silent and not s.ended]
+        still_open = [s for n, s in reporters.items() if n not in silent and not s.ended and not s.excluded]
         if not still_open:
             return TIME_MAX_NS if any(s.ended for s in reporters.values()) else 0
         return min(s.through_ns for s in still_open)
@@ -237,20 +243,39 @@ class Investigation:
             through_ns={node: TIME_MAX_NS if s.ended else s.through_ns for node, s in state.reporters.items()},
             all_ended=self._all_ended(),
         )
-        episodes = state.episodes.sorted()
         watermark = self._watermark(now_ns)
         verdicts = []
-        for conclusion in conclude(episodes, placement, self._rules, reported):
+        for episodes, conclusion in self._conclusions(placement, reported):
             last_ns = max(step.item.episode.end_ns for step in conclusion.steps)
             settled: VerdictState = "settled" if watermark >= last_ns + SETTLE_NS else "provisional"
             frame = Frame(
                 version=self._version, rules=self._rules, run=state.run, run_id=state.run_id, cluster=state.cluster,
                 job=self._job(placement), nodes=self._nodes(placement), verdict=settled,
                 episodes=episodes, known_ranks=sorted(placement.ranks), world_size=placement.world_size,
-                coverage=self._coverage(placement, silent), gaps=[*state.gaps, *_silent_gaps(silent)],
+                coverage=self._coverage(placement, silent), gaps=[*state.gaps, *self._left_out(silent)],
             )  # fmt: skip
             verdicts.append((self._verdict(conclusion, frame), last_ns))
         return verdicts
+
+    def _conclusions(self, placement: PlacementMap, reported: Reported) -> Iterable[tuple[list[Episode], Conclusion]]:
+        """A job attempt fails once; a node lives long, and its failures are told apart by the quiet between them."""
+        episodes = self._state.episodes.sorted()
+        for bout in bouts(episodes, BOUT_NS) if self._is_node else [episodes]:
+            for conclusion in conclude(bout, placement, self._rules, reported):
+                yield bout, conclusion
+
+    @property
+    def _is_node(self) -> bool:
+        return keys.is_node_key(self._state.key, keys.run_of(self._state.key))
+
+    def _left_out(self, silent: list[str]) -> list[Gap]:
+        """The reporters that do not hold the watermark, and why."""
+        why = dict.fromkeys(silent, "no progress for 60 s")
+        why.update({name: seen.excluded for name, seen in self._state.reporters.items() if seen.excluded})
+        return [
+            Gap(source="shipper", node=name, reason=f"{reason}; left out of the watermark")
+            for name, reason in sorted(why.items())
+        ]
 
     def _job(self, placement: PlacementMap) -> Job | None:
         job = self._state.job
@@ -281,9 +306,13 @@ class Investigation:
 
     def _verdict(self, conclusion: Conclusion, frame: Frame) -> Verdict:
         state = self._state
-        speaks_for_job = conclusion.main and not keys.is_node_key(state.key)
-        suffix = "" if speaks_for_job else conclusion.entity
-        incident = write(keys.digest("incident", state.key, suffix), conclusion, frame)
+        root = conclusion.root_item.episode.first
+        suffix = "" if conclusion.main else conclusion.entity
+        if self._is_node:
+            # The line the root rests on, by content: two failures of one GPU in one boot are two incidents.
+            suffix = keys.digest(conclusion.entity, root.source, root.offset, root.body)
+        name = keys.digest("incident", keys.bare(state.key, keys.run_of(state.key)), suffix)
+        incident = write(name, conclusion, frame)
         return Verdict(
             verdict_id=incident.incident_id,
             job_key=state.key,
@@ -291,7 +320,7 @@ class Investigation:
             main=conclusion.main,
             root_events=sorted(set(conclusion.root_item.episode.event_ids)),
             explained_events=sorted(
-                _explained_ids(step.item for each in (conclusion, *conclusion.alternatives) for step in each.steps)
+                _host_level_ids(step.item for each in (conclusion, *conclusion.alternatives) for step in each.steps)
             ),
             content_hash=content_hash(incident),
         )
@@ -313,10 +342,6 @@ def encode_shape(shape: dict[str, object]) -> str:
     return msgspec.json.encode(shape, order="sorted").decode()
 
 
-def _explained_ids(items: Iterable[Resolved]) -> set[str]:
-    return {i for item in items for i in item.episode.event_ids}
-
-
-def _silent_gaps(silent: list[str]) -> list[Gap]:
-    reason = "no progress for 60 s; left out of the watermark"
-    return [Gap(source="shipper", node=node, reason=reason) for node in silent]
+def _host_level_ids(items: Iterable[Resolved]) -> set[str]:
+    """Ids of lines of nodes: only those may also be in another investigation."""
+    return {i for item in items if item.episode.first.source_kind != "application" for i in item.episode.event_ids}

@@ -1,10 +1,12 @@
 """Join, one partition: verdicts become incidents with revisions.
 
 A node's verdict is superseded by the job's verdict that explains the same line; verdicts of several jobs that rest on
-the same line are one incident with all its jobs. Nothing is joined by time alone.
+the same line are one incident with all its jobs. Nothing is joined by time alone, and nothing across runs.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec import Struct, field
@@ -17,18 +19,33 @@ from schemas import topics
 from schemas.records import Incident, Job, Verdict
 from schemas.vocabulary import QUIET_CLASSES
 
+# Broker time. After this a verdict is neither revised nor joined with another one.
+FORGET_NS: Final = 7 * 24 * 3600 * 1_000_000_000
+
 
 class Standing(Struct, kw_only=True):
     """The last verdict of one investigation and entity, and what was published of it."""
 
     verdict: Verdict
+    said_ns: int
     revision: int = 0
     published_hash: str = ""
     detected_at: str | None = None
 
+    @property
+    def run(self) -> str:
+        """The run prefix of its keys."""
+        return keys.run_of(self.verdict.job_key)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is withdrawn, or an ending that is no incident: it speaks for nobody."""
+        incident = self.verdict.incident
+        return self.verdict.withdrawn or not isinstance(incident, Incident) or incident.class_ in QUIET_CLASSES
+
 
 class JoinState(Struct, kw_only=True):
-    """All verdicts that stand; goes into a snapshot as it is."""
+    """All verdicts that stand, by run and id; goes into a snapshot as it is."""
 
     standing: dict[str, Standing] = field(default_factory=dict)
 
@@ -38,6 +55,9 @@ class Join:
 
     def __init__(self, state: JoinState | None = None) -> None:
         self._state = state or JoinState()
+        self._by_line: dict[str, set[str]] = defaultdict(set)
+        for name, standing in self._state.standing.items():
+            self._index(name, standing.verdict)
 
     @classmethod
     def restore(cls, data: bytes) -> "Join":
@@ -46,8 +66,8 @@ class Join:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Revisions must not be counted twice: after each message."""
-        return True
+        """Never out of turn: verdicts that are read again give the same revisions again."""
+        return False
 
     def snapshot(self) -> bytes:
         """The state as bytes."""
@@ -57,26 +77,57 @@ class Join:
         """Take one verdict; give the incidents whose content changed by it."""
         if not isinstance(record, Verdict):
             return []
-        standing = self._state.standing
-        known = standing.get(record.verdict_id)
+        self._forget(now_ns)
+        name = f"{keys.run_of(record.job_key)}{record.verdict_id}"
+        known = self._state.standing.get(name)
         if record.withdrawn and known is None:
             return []
-        lines = _lines(record) | (_lines(known.verdict) if known else set())
-        if known is None:
-            standing[record.verdict_id] = Standing(verdict=record)
-        elif record.withdrawn:
-            known.verdict = msgspec.structs.replace(known.verdict, withdrawn=True)
+        touched = {name}
+        if known is not None:
+            touched |= self._unindex(name, known.verdict)
+            known.said_ns = now_ns
+            known.verdict = msgspec.structs.replace(known.verdict, withdrawn=True) if record.withdrawn else record
         else:
-            known.verdict = record
+            known = self._state.standing[name] = Standing(verdict=record, said_ns=now_ns)
+        touched |= self._index(name, known.verdict)
         return [
-            Output(topic=topics.INCIDENTS.name, key=incident.incident_id.encode(), record=incident)
-            for verdict_id in sorted({record.verdict_id} | self._touched(lines))
-            if (incident := self._publish(standing[verdict_id], now_ns)) is not None
+            Output(topic=topics.INCIDENTS.name, key=f"{standing.run}{incident.incident_id}".encode(), record=incident)
+            for standing in (self._state.standing[other] for other in sorted(touched))
+            if (incident := self._publish(standing, now_ns)) is not None
         ]
 
-    def _touched(self, lines: set[str]) -> set[str]:
-        """Every verdict that rests on one of these lines."""
-        return {name for name, other in self._state.standing.items() if lines & _lines(other.verdict)}
+    # --- who shares a line with whom ------------------------------------------------------------------------------
+
+    def _index(self, name: str, verdict: Verdict) -> set[str]:
+        """Note the lines of a verdict; the names of all that share one."""
+        run, sharing = keys.run_of(verdict.job_key), set()
+        for line in _lines(verdict):
+            self._by_line[run + line].add(name)
+            sharing |= self._by_line[run + line]
+        return sharing
+
+    def _unindex(self, name: str, verdict: Verdict) -> set[str]:
+        run, sharing = keys.run_of(verdict.job_key), set()
+        for line in _lines(verdict):
+            names = self._by_line.get(run + line, set())
+            names.discard(name)
+            sharing |= names
+            if not names:
+                self._by_line.pop(run + line, None)
+        return sharing
+
+    def _sharing(self, standing: Standing) -> list[Standing]:
+        """The other verdicts that rest on or explain a line on which this one rests."""
+        names = {n for line in standing.verdict.root_events for n in self._by_line.get(standing.run + line, ())}
+        others = (self._state.standing[name] for name in sorted(names))
+        return [other for other in others if other is not standing and not other.is_quiet]
+
+    def _forget(self, now_ns: int) -> None:
+        old = [name for name, standing in self._state.standing.items() if now_ns - standing.said_ns > FORGET_NS]
+        for name in old:
+            self._unindex(name, self._state.standing.pop(name).verdict)
+
+    # --- what is published ----------------------------------------------------------------------------------------
 
     def _publish(self, standing: Standing, now_ns: int) -> Incident | None:
         incident = self._incident(standing)
@@ -91,46 +142,39 @@ class Join:
         return msgspec.structs.replace(incident, revision=standing.revision, detected_at=standing.detected_at)
 
     def _incident(self, standing: Standing) -> Incident | None:
-        verdict = standing.verdict
-        incident = verdict.incident
-        if not isinstance(incident, Incident):
+        incident = standing.verdict.incident
+        if not isinstance(incident, Incident) or (standing.is_quiet and standing.revision == 0):
             return None
-        if incident.class_ in QUIET_CLASSES and standing.revision == 0:
-            return None
-        if verdict.withdrawn or incident.class_ in QUIET_CLASSES:
+        if standing.is_quiet:
             return msgspec.structs.replace(incident, state="retracted")
-        above = self._superseding(verdict)
+        above = self._superseding(standing)
         if above is not None:
             return msgspec.structs.replace(incident, state="superseded", superseded_by=above)
-        return msgspec.structs.replace(incident, jobs=self._jobs(verdict, incident))
+        return msgspec.structs.replace(incident, jobs=self._jobs(standing, incident))
 
-    def _superseding(self, verdict: Verdict) -> str | None:
+    def _superseding(self, standing: Standing) -> str | None:
         """The verdict that speaks for this one too: a job's over a node's; of several jobs the smallest id."""
-        roots = set(verdict.root_events)
-        others = self._standing_others(verdict)
-        return min((o.verdict_id for o in others if self._speaks_for(o, verdict, roots)), default=None)
+        better = [o.verdict.verdict_id for o in self._sharing(standing) if _speaks_for(o, standing)]
+        return min(better, default=None)
 
-    def _speaks_for(self, other: Verdict, verdict: Verdict, roots: set[str]) -> bool:
-        if keys.is_node_key(other.job_key):
-            return False
-        if keys.is_node_key(verdict.job_key):
-            return bool(roots & {*other.root_events, *other.explained_events})
-        return bool(roots & set(other.root_events)) and other.verdict_id < verdict.verdict_id
-
-    def _standing_others(self, verdict: Verdict) -> list[Verdict]:
-        return [
-            standing.verdict
-            for verdict_id, standing in self._state.standing.items()
-            if verdict_id != verdict.verdict_id and not standing.verdict.withdrawn
-        ]
-
-    def _jobs(self, verdict: Verdict, incident: Incident) -> list[Job]:
+    def _jobs(self, standing: Standing, incident: Incident) -> list[Job]:
         """The jobs of every verdict that rests on the same line."""
         jobs = {(job.job_id, job.attempt): job for job in incident.jobs}
-        for other in self._standing_others(verdict):
-            if isinstance(other.incident, Incident) and set(other.root_events) & set(verdict.root_events):
-                jobs.update({(job.job_id, job.attempt): job for job in other.incident.jobs})
+        roots = set(standing.verdict.root_events)
+        for other in self._sharing(standing):
+            if isinstance(other.verdict.incident, Incident) and set(other.verdict.root_events) & roots:
+                jobs.update({(job.job_id, job.attempt): job for job in other.verdict.incident.jobs})
         return [jobs[name] for name in sorted(jobs)]
+
+
+def _speaks_for(other: Standing, standing: Standing) -> bool:
+    run, verdict = standing.run, standing.verdict
+    if keys.is_node_key(other.verdict.job_key, run):
+        return False
+    if keys.is_node_key(verdict.job_key, run):
+        return True
+    shares_root = bool(set(verdict.root_events) & set(other.verdict.root_events))
+    return shares_root and other.verdict.verdict_id < verdict.verdict_id
 
 
 def _lines(verdict: Verdict) -> set[str]:

@@ -24,9 +24,12 @@ def order(a: Event, b: Event) -> Order:
     return "concurrent"
 
 
-def canonical(event: Event) -> tuple[int, int, str, str, int]:
+Place = tuple[int, int, str, str, int, str]
+
+
+def canonical(event: Event) -> Place:
     """A total order that depends on nothing but the evidence; for printing and for ties, never for causes."""
-    return (event.lo_unix_nano, event.hi_unix_nano, event.node, event.source, event.offset)
+    return (event.lo_unix_nano, event.hi_unix_nano, event.node, event.source, event.offset, event.body)
 
 
 def lag_ns(a: Event, b: Event) -> tuple[int, int] | None:

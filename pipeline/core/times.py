@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.stamps import Stamp, resolve
-from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, RawBatch, RawLine
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, Progress, RawBatch, RawLine
 from schemas.vocabulary import Quality, Run
 
 SECOND_NS: Final = 1_000_000_000
@@ -54,9 +54,20 @@ def zone_offset_s(zone: str) -> int | None:
     return (1 if sign == "+" else -1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
 
 
-def claim_of(batch: RawBatch) -> ClockClaim:
-    """The claim of a batch, or the default one."""
-    return batch.clock_claim or ClockClaim(offset_ns=0, bound_ns=DEFAULT_BOUND_NS, by="default")
+NO_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=DEFAULT_BOUND_NS, by="default")
+
+
+def claim_of(batch: RawBatch, node: str) -> ClockClaim:
+    """What is claimed of the clock of `node`: the batch speaks for its reporter's clock and for no other."""
+    own = node.split("/")[0].split(".")[0] == batch.reporter.split("/")[0].split(".")[0]
+    return (batch.clock_claim or NO_CLAIM) if own else NO_CLAIM
+
+
+def read_through(progress: Progress) -> int:
+    """Reference time up to which every source of a reporter has been read for certain; 0 where nothing is said."""
+    read_ns = min((s.read_through_unix_nano for s in progress.sources if s.state == "on"), default=0)
+    claim = progress.clock_claim or NO_CLAIM
+    return read_ns + claim.offset_ns - claim.bound_ns if read_ns else 0
 
 
 def clock_fault(run: Run, batch_wall_ns: int, arrival_ns: int) -> str | None:
@@ -74,7 +85,7 @@ def wall_time(wall_ns: int, resolution_ns: int, node: str, batch: RawBatch) -> W
     """Bounds of a reading of the wall clock of `node`, in ns."""
     if not EARLIEST_NS <= wall_ns < LATEST_NS:
         return UNKNOWN
-    claim = claim_of(batch)
+    claim = claim_of(batch, node)
     reference = wall_ns + claim.offset_ns
     return When(
         clock_id=f"{node}/wall",
@@ -83,7 +94,7 @@ def wall_time(wall_ns: int, resolution_ns: int, node: str, batch: RawBatch) -> W
         aligned_ns=reference,
         lo_ns=reference - claim.bound_ns,
         hi_ns=reference + resolution_ns + claim.bound_ns,
-        quality="good" if batch.clock_claim else "holdover",
+        quality="holdover" if claim is NO_CLAIM else "good",
     )
 
 
@@ -99,15 +110,9 @@ def kernel_time(stamp_ns: int, resolution_ns: int, node: str, batch: RawBatch) -
     return When(clock_id=f"{node}/{batch.boot_id}/kernel", raw_ns=stamp_ns, resolution_ns=resolution_ns)
 
 
-def stamped(stamp: Stamp, attributes: dict[str, str], hint_ns: int | None, node: str, batch: RawBatch) -> When:
-    """Bounds of a parsed wall-clock stamp; year and zone come from the source's attributes where it has none."""
-    year = attributes.get("time.year")
-    resolved = resolve(
-        stamp,
-        year=int(year) if year else None,
-        zone_offset_s=zone_offset_s(attributes.get("time.zone", "UTC")) or 0,
-        hint_unix_ns=hint_ns,
-    )
+def stamped(stamp: Stamp, year: int | None, zone_s: int, hint_ns: int | None, node: str, batch: RawBatch) -> When:
+    """Bounds of a parsed wall-clock stamp; `year` and `zone_s` stand in for what it leaves out."""
+    resolved = resolve(stamp, year=year, zone_offset_s=zone_s, hint_unix_ns=hint_ns)
     if resolved is None:
         return UNKNOWN
     return wall_time(*resolved, node, batch)

@@ -66,7 +66,9 @@ class Reported(Struct, frozen=True, kw_only=True):
 
 def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
     """All conclusions of one investigation, the main one first. Empty where nothing failed."""
-    items = [Resolved(episode=e, subject=placement.resolve(e.subject)) for e in episodes]
+    items = [
+        Resolved(episode=e, subject=placement.resolve(e.subject, e.first.aligned_time_unix_nano)) for e in episodes
+    ]
     failures = [item for item in items if item.episode.name in FAILURES]
     chains = [chain for chain in chains_of(items, rules) if chain.effects or not chain.rule.needs_effect]
     roots = _not_explained(chains)

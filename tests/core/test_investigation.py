@@ -239,7 +239,7 @@ def test_while_lines_pour_in_the_verdict_is_not_worked_out_for_each() -> None:
 
 
 def test_a_verdict_that_no_longer_stands_is_withdrawn() -> None:
-    key = node_key(CLUSTER, "beta", "boot-beta")
+    key = node_key("", CLUSTER, "beta", "boot-beta")
     investigation = _new(key)
     hit = event("cuda.oom", node="beta", source="rank1", rank=1, at_ns=T0 + 60 * SECOND)
     (first,) = _apply(investigation, event_batch("beta", 1, [hit], job_key=key))

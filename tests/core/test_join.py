@@ -173,7 +173,3 @@ def test_the_last_revision_of_each_incident_does_not_depend_on_the_order_or_on_r
 
     shuffled = [*(_STORY[n] for n in order), *_STORY[4:]]
     assert last_said(shuffled, cuts) == last_said(_STORY, set())
-
-
-def test_a_snapshot_is_wanted_after_each_message() -> None:
-    assert Join().wants_snapshot

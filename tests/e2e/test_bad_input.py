@@ -66,7 +66,7 @@ def test_a_message_that_is_no_record_is_a_dead_letter_with_its_address(
     fleet: Fleet, name: str, value: bytes, reason: str
 ) -> None:
     cluster = f"bad-{name}"
-    key = key_of(cluster, "n1")
+    key = key_of("live", "live", cluster, "n1")
 
     fleet.send("raw", key, value, encode(batch(cluster, XID)))
 
@@ -108,7 +108,7 @@ def test_a_node_clock_that_cannot_be_right_is_reported_and_not_believed(
     fleet: Fleet, year: str, wall_ns: int, how: str
 ) -> None:
     cluster = f"clock-{year}"
-    key = key_of(cluster, "n1")
+    key = key_of("live", "live", cluster, "n1")
 
     fleet.send("raw", key, encode(batch(cluster, XID, wall_ns=wall_ns)), encode(progress(cluster, wall_ns)))
 
@@ -131,7 +131,7 @@ def test_a_node_clock_that_cannot_be_right_is_reported_and_not_believed(
 
 def test_two_shippers_under_one_name_are_a_named_conflict(fleet: Fleet) -> None:
     cluster = "twins"
-    key = key_of(cluster, "n1")
+    key = key_of("live", "live", cluster, "n1")
     first, second = batch(cluster, XID), batch(cluster, "usb 1-1: new device", seq=7, shipper="s2")
     again = msgspec.structs.replace(first, batch_seq=2, records=[])
 

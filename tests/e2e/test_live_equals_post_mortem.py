@@ -69,7 +69,7 @@ def test_a_withdrawn_verdict_is_in_neither(fleet: Fleet, tmp_path: Path) -> None
     numbered = [_renumbered(keyed.record, seq) for seq, keyed in enumerate(kernel_first, 1)]
 
     for record in numbered:
-        fleet.send("raw", key_of("withdrawn", "n1"), encode(record))
+        fleet.send("raw", key_of("replay", "withdrawn", "withdrawn", "n1"), encode(record))
 
     fleet.wait_final("withdrawn", expected(folder))
     states = {i.state for i in fleet.revisions("withdrawn")}

@@ -158,7 +158,7 @@ def _records(case: Case) -> Iterator[tuple[bytes, RawBatch | Progress]]:
     for line in case.lines:
         sources.setdefault(line["node"], {}).setdefault(line["source"], []).append(line)
     for node, of_node in sorted(sources.items()):
-        key = key_of(CLUSTER, node)
+        key = key_of("post_mortem", "", CLUSTER, node)
         said: list[SourceProgress] = []
         for seq, (source, lines) in enumerate(sorted(of_node.items()), 1):
             kind = lines[0].get("kind", "application")

@@ -81,4 +81,9 @@ def test_the_unions_of_records_are_those_of_their_topics() -> None:
 
 
 def test_a_key_is_cluster_and_name_in_utf_8() -> None:
-    assert key_of("münchen", "gpu-1") == "münchen/gpu-1".encode()
+    assert key_of("live", "x", "münchen", "gpu-1") == "münchen/gpu-1".encode()
+
+
+def test_a_replay_never_meets_the_live_keys_nor_another_replay() -> None:
+    keys = {key_of(run, run_id, "c", "n") for run, run_id in (("live", "a"), ("replay", "a"), ("replay", "b"))}
+    assert len(keys) == 3

@@ -41,7 +41,7 @@ def kafka_case(request: pytest.FixtureRequest) -> Case:
     bootstrap = request.getfixturevalue("kafka_broker").bootstrap
     topic = f"raw-{uuid.uuid4().hex}"
     make_topic(bootstrap, topic)
-    sink = KafkaSink(KafkaSettings(bootstrap=bootstrap), key_of("c", "n"), topic)
+    sink = KafkaSink(KafkaSettings(bootstrap=bootstrap), key_of("live", "", "c", "n"), topic)
     return Case(sink, lambda: [value for _, value in consumed(bootstrap, topic)])
 
 
@@ -109,7 +109,7 @@ def test_an_unreachable_sink_says_so_at_once(make: Callable[[], Sink]) -> None:
 def test_all_records_of_a_reporter_are_in_one_partition_where_murmur2_puts_its_key(kafka_broker: Any) -> None:
     topic = f"raw-{uuid.uuid4().hex}"
     make_topic(kafka_broker.bootstrap, topic)
-    sink = KafkaSink(KafkaSettings(bootstrap=kafka_broker.bootstrap), key_of("c", "node-7"), topic)
+    sink = KafkaSink(KafkaSettings(bootstrap=kafka_broker.bootstrap), key_of("live", "", "c", "node-7"), topic)
     for number in range(5):
         sent(sink, str(number).encode())
     sink.close()

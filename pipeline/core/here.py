@@ -1,0 +1,100 @@
+"""Who runs on a node, as far as its own lines and other reporters say, and which of the node's events concern whom."""
+
+from typing import Final
+
+from msgspec import Struct, field
+
+from pipeline.core.times import SECOND_NS
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, Event
+
+# A fault of the node may come before the job prints its first line, and the job may hang in silence for the longest
+# default time-out (30 min) before it prints the next one.
+BEFORE_JOB_NS: Final = 600 * SECOND_NS
+AFTER_JOB_NS: Final = 2_400 * SECOND_NS
+# Broker time. A job that printed nothing for so long is over here; an event of the node waits no longer for its job.
+FORGET_JOB_NS: Final = 24 * 3600 * SECOND_NS
+FORGET_EVENT_NS: Final = 6 * 3600 * SECOND_NS
+RECENT_EVENTS: Final = 2_000
+
+
+class JobHere(Struct, kw_only=True):
+    """A job attempt on this node, and the time its lines cover (reference ns).
+
+    `always`: somebody says that all of the node's lines belong to it. `heard_ns`: broker time of its last line.
+    """
+
+    job_id: str
+    attempt: int
+    first_ns: int = TIME_MAX_NS
+    last_ns: int = TIME_MIN_NS
+    always: bool = False
+    heard_ns: int = 0
+    nodes: list[str] = field(default_factory=list)
+
+    def widen(self, at_ns: int) -> bool:
+        """Take a time at which the job was here; whether that is news."""
+        news = at_ns < self.first_ns or at_ns > self.last_ns
+        self.first_ns, self.last_ns = min(self.first_ns, at_ns), max(self.last_ns, at_ns)
+        return news
+
+    def covers(self, event: Event, reporter: str) -> bool:
+        """Whether an event of the node may concern this job: the right machine, and near in time."""
+        if self.always:
+            return True
+        if event.node != reporter and event.node not in self.nodes:
+            return False
+        if event.aligned_time_unix_nano is None:
+            return True
+        if self.first_ns == TIME_MAX_NS:
+            return False
+        return self.first_ns - BEFORE_JOB_NS <= event.hi_unix_nano and event.lo_unix_nano <= self.last_ns + AFTER_JOB_NS
+
+
+class Recent(Struct, kw_only=True):
+    """An event of the node itself, when it arrived (broker time), and the keys it was sent to."""
+
+    event: Event
+    arrived_ns: int
+    sent_to: list[str]
+
+
+class Here(Struct, kw_only=True):
+    """Jobs on a node and the recent events of the node."""
+
+    jobs: dict[str, JobHere] = field(default_factory=dict)
+    recent: list[Recent] = field(default_factory=list)
+
+    def job(self, key: str, job_id: str, attempt: int, now_ns: int) -> tuple[JobHere, bool]:
+        """The job under a key, and whether it is new here."""
+        known = self.jobs.get(key)
+        if known is None:
+            known = self.jobs[key] = JobHere(job_id=job_id, attempt=attempt, heard_ns=now_ns)
+            return known, True
+        known.heard_ns = max(known.heard_ns, now_ns)
+        return known, False
+
+    def covering(self, event: Event, reporter: str) -> list[str]:
+        """Keys of the jobs that an event of the node may concern."""
+        return [key for key, job in self.jobs.items() if job.covers(event, reporter)]
+
+    def late(self, keys: set[str], reporter: str) -> dict[str, list[Event]]:
+        """Events that these jobs cover by now and did not get yet; marks them as sent."""
+        found: dict[str, list[Event]] = {}
+        jobs = [(key, self.jobs[key]) for key in self.jobs if key in keys]
+        for recent in self.recent if jobs else ():
+            for key, job in jobs:
+                if key not in recent.sent_to and job.covers(recent.event, reporter):
+                    recent.sent_to.append(key)
+                    found.setdefault(key, []).append(recent.event)
+        return found
+
+    def forget(self, now_ns: int) -> tuple[list[str], int]:
+        """Drop what is over: the keys of jobs that ended here, and how many events were dropped for lack of room."""
+        over = [key for key, job in self.jobs.items() if now_ns - job.heard_ns > FORGET_JOB_NS]
+        for key in over:
+            del self.jobs[key]
+        if self.recent and now_ns - self.recent[0].arrived_ns > FORGET_EVENT_NS:
+            self.recent = [recent for recent in self.recent if now_ns - recent.arrived_ns <= FORGET_EVENT_NS]
+        crowded = max(0, len(self.recent) - RECENT_EVENTS)
+        del self.recent[:crowded]
+        return over, crowded
