@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -34,6 +35,10 @@ TOPICS: Final[tuple[str, ...]] = (RAW.name, EVENTS.name, INCIDENTS.name, PLACEME
 POLL_MS: Final = 100
 # Shippers speak every second: after so long without a word, ask whether the broker is there at all.
 SILENCE_S: Final = 5.0
+COMMIT_EVERY_S: Final = 0.2
+# An answer that has not come by then is not waited for.
+COMMIT_AGAIN_S: Final = 5.0
+LAST_COMMIT_MS: Final = 5_000
 POLL_MESSAGES: Final = 500
 
 
@@ -68,6 +73,9 @@ class StoreSink:
         self._buffer = Buffer(max_rows=settings.max_rows, max_bytes=settings.max_bytes, max_age_s=settings.max_age_s)
         # Per partition the highest offset that is stored; a partition that is not in here has not been asked for yet.
         self._stored: dict[Place, int] = {}
+        # What is stored but not known to be committed, and when to say it next.
+        self._to_commit: dict[Place, int] = {}
+        self._commit_at_s = 0.0
         self._topic_ids: dict[str, str] = {}
         self._heard_s = 0.0
         self._stop = threading.Event()
@@ -98,6 +106,7 @@ class StoreSink:
                 self._take(place, message)
                 self._write_if_due(consumer)
         self._write_if_due(consumer)
+        self._commit(consumer)
         if polled:
             self._heard_s = time.monotonic()
         elif time.monotonic() - self._heard_s > SILENCE_S:
@@ -108,18 +117,18 @@ class StoreSink:
         if self._buffer.due(time.monotonic()):
             block = self._buffer.take()
             self._clickhouse(lambda: self._write(block))
-            self._commit(consumer, block)
+            self._to_commit.update(block.offsets)
+            self._commit(consumer)
 
     def _finish(self, consumer: Any) -> None:
         block = self._buffer.take()
-        if not block.offsets:
-            return
         try:
-            self._write(block)
-        except StoreError as error:
-            log.warning("the last rows are not written (%s); they are read again at the next start", error)
-        else:
-            self._commit(consumer, block)
+            if block.offsets:
+                self._write(block)
+                self._to_commit.update(block.offsets)
+            consumer.commit(_mine(consumer, self._to_commit), timeout_ms=LAST_COMMIT_MS)
+        except (StoreError, KafkaError) as error:
+            log.warning("the end is not written or committed (%s); it is read again at the next start", error)
 
     def _take(self, place: Place, message: Any) -> None:
         topic = place[0]
@@ -155,22 +164,25 @@ class StoreSink:
         for name, rows in block.rows.items():
             self.counts.rows[name] += len(rows)
 
-    def _commit(self, consumer: Any, block: Block) -> None:
-        # Rows of a partition that went to another sink meanwhile are stored all the same; only its owner commits.
-        mine = consumer.assignment()
-        offsets = {
-            partition: OffsetAndMetadata(offset + 1, "", -1)
-            for (topic, number), offset in block.offsets.items()
-            if (partition := TopicPartition(topic, number)) in mine
-        }
-        if not offsets:
-            return
-        try:
-            consumer.commit(offsets, timeout_ms=10_000)
-        except KafkaError as error:
-            log.info("offsets are not committed (%s); the rows are stored and will be skipped", error)
-
     # --- Kafka ---------------------------------------------------------------------------------------------------
+
+    def _commit(self, consumer: Any) -> None:
+        """Tell Kafka what is stored, without waiting: the stored offsets alone keep rows from coming twice."""
+        now_s = time.monotonic()
+        if not self._to_commit or now_s < self._commit_at_s:
+            return
+        self._commit_at_s = now_s + COMMIT_AGAIN_S
+        asked = dict(self._to_commit)
+        consumer.commit_async(_mine(consumer, asked), callback=partial(self._committed, asked))
+
+    def _committed(self, asked: dict[Place, int], _offsets: Any, result: Any) -> None:
+        self._commit_at_s = time.monotonic() + COMMIT_EVERY_S
+        if isinstance(result, Exception):
+            log.debug("offsets are not committed yet: %s", result)
+            return
+        for place, offset in asked.items():
+            if self._to_commit.get(place) == offset:
+                del self._to_commit[place]
 
     def _subscribe(self) -> Any:
         # The client logs every attempt to reconnect; the sink says once that the broker is away.
@@ -225,6 +237,16 @@ class StoreSink:
 
     def _clickhouse(self, call: Any) -> Any:
         return persist(call, failures=(StoreError,), stop=self._stop)
+
+
+def _mine(consumer: Any, offsets: Mapping[Place, int]) -> dict[Any, Any]:
+    """Offsets as Kafka wants them, of the partitions this sink holds. Those of others are stored all the same."""
+    held = consumer.assignment()
+    return {
+        partition: OffsetAndMetadata(offset + 1, "", -1)
+        for (topic, number), offset in offsets.items()
+        if (partition := TopicPartition(topic, number)) in held
+    }
 
 
 def _knock(bootstrap: str) -> None:
