@@ -192,8 +192,8 @@ def metrics_page() -> str:
         [
             "# Metrics",
             "",
-            "In Prometheus' text format at `/metrics`: of the feed always, of `rootrank worker` and `rootrank store` with",
-            "`--metrics-port`. Labels are bounded: no job, host or incident is ever one.",
+            "In Prometheus' text format at `/metrics`: of the feed always, of `rootrank worker` and `rootrank store`",
+            "with `--metrics-port`. Labels are bounded: no job, host or incident is ever one.",
             "Made by `python -m pipeline.metrics`.",
             "",
             "| name | kind | labels | meaning | what to do when it moves |",

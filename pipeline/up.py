@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from aiokafka.errors import KafkaError
 from msgspec import Struct
 
 from pipeline.agents.app import WorkerConfig, changelog_topic
-from pipeline.agents.broker import changelog_plan, create_topics, wait_for_kafka
+from pipeline.agents.broker import TopicError, changelog_plan, create_topics, wait_for_kafka
 from pipeline.agents.stages import all_stages
 from pipeline.agents.topics import topic_plans
 from pipeline.core import keys
@@ -28,6 +29,7 @@ from pipeline.embedded.part import Part
 from pipeline.embedded.ports import free_port
 from pipeline.store import migrations
 from pipeline.store.clickhouse import Store, settings_from_url
+from pipeline.store.errors import StoreUnreachableError
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ CLICKHOUSE_PORT: Final = 8123
 WEB_PORT: Final = 8088
 READY_S: Final = 60.0
 CHECK_S: Final = 0.5
+WAIT_S: Final = 1.0
 # A process that lived shorter than this failed at its start; the pause before its next start doubles.
 SHORT_LIFE_S: Final = 10.0
 MAX_PAUSE_S: Final = 30.0
@@ -134,7 +137,7 @@ class Stack:
             kafka, clickhouse_url = self._start_kafka(), self._start_clickhouse()
             self._say("creating topics and tables …")
             asyncio.run(_prepare_kafka(kafka))
-            _migrate(clickhouse_url)
+            self._migrate(clickhouse_url)
             web = self._start_services(kafka, clickhouse_url)
         except BaseException:
             self.stop()
@@ -176,6 +179,23 @@ class Stack:
         self._clickhouse = ClickHouseServer(self._settings.data, port=free_port(CLICKHOUSE_PORT))
         return f"{self._clickhouse.start()}/rootrank"
 
+    def _migrate(self, clickhouse_url: str) -> None:
+        """Bring the tables up to date; a ClickHouse that is away is waited for and said once."""
+        store, said = Store(settings_from_url(clickhouse_url)), False
+        try:
+            while True:
+                try:
+                    migrations.apply(store, migrations.load_migrations())
+                except StoreUnreachableError as error:
+                    if not said:
+                        self._say(f"{error}; waiting for it")
+                    said = True
+                    time.sleep(WAIT_S)
+                else:
+                    return
+        finally:
+            store.close()
+
     def _start_services(self, kafka: str, clickhouse_url: str) -> str:
         self._say("starting worker, store and feed …")
         folder = self._settings.data / "services"
@@ -201,16 +221,11 @@ async def _prepare_kafka(bootstrap: str) -> None:
     if not await wait_for_kafka(bootstrap, asyncio.Event()):
         raise UpError(f"Kafka at {bootstrap} does not answer")
     config = WorkerConfig(bootstrap=bootstrap)
-    plans = [*topic_plans(1), *(changelog_plan(changelog_topic(config, s), s.partitions) for s in all_stages())]
-    await create_topics(bootstrap, plans, replication=1)
-
-
-def _migrate(clickhouse_url: str) -> None:
-    store = Store(settings_from_url(clickhouse_url))
+    plans = [*topic_plans(), *(changelog_plan(changelog_topic(config, s), s.partitions) for s in all_stages())]
     try:
-        migrations.apply(store, migrations.load_migrations())
-    finally:
-        store.close()
+        await create_topics(bootstrap, plans, replication=config.replication)
+    except (TopicError, KafkaError) as error:
+        raise UpError(f"Kafka at {bootstrap} does not take the topics: {error}") from None
 
 
 def _wait_for_feed(host: str, port: int) -> None:

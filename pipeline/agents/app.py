@@ -43,7 +43,7 @@ class WorkerConfig:
 
     bootstrap: str
     group: str = "rootrank"
-    replication: int = 1
+    replication: int = 0
     instance: str | None = None
     session_timeout_s: float = 6.0
     heartbeat_s: float = 2.0

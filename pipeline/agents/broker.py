@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
@@ -20,7 +20,7 @@ class TopicError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicPlan:
-    """A topic to create."""
+    """A topic to create. No partitions: one per broker."""
 
     name: str
     partitions: int
@@ -75,10 +75,14 @@ async def create_topics(bootstrap: str, plans: Iterable[TopicPlan], *, replicati
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     try:
+        brokers = len((await client.describe_cluster())["brokers"])
         wanted = {plan.name: plan for plan in plans}
         known = set(await client.list_topics())
-        await _create(client, [plan for plan in wanted.values() if plan.name not in known], replication)
-        for description in await client.describe_topics(sorted(known & wanted.keys())):
+        missing = [replace(p, partitions=p.partitions or brokers) for p in wanted.values() if p.name not in known]
+        await _create(client, missing, replication or min(3, brokers))
+        # Where there is one partition per broker, a broker that came or went is no mistake.
+        fixed = {name for name in known & wanted.keys() if wanted[name].partitions}
+        for description in await client.describe_topics(sorted(fixed)) if fixed else ():
             name, found = description["topic"], len(description["partitions"])
             if found != wanted[name].partitions:
                 raise TopicError(

@@ -24,7 +24,9 @@ def worker(
     *,
     kafka: Bootstrap = DEFAULT_BOOTSTRAP,
     group: Annotated[str, typer.Option(help="Consumer group; workers of one group share the partitions.")] = "rootrank",
-    replication: Annotated[int, typer.Option(help="Replication factor of topics that are created.")] = 1,
+    replication: Annotated[
+        int, typer.Option(help="Replication of topics that are created; 0: three, or all brokers.")
+    ] = 0,
     instance: Annotated[
         str, typer.Option(help="A name that stays over restarts, unique in the group: a restart is noticed sooner.")
     ] = "",
@@ -45,7 +47,7 @@ def worker(
     readings = StageReadings()
     if metrics_port:
         metrics.serve(metrics.Readings(readings.read), metrics_port)
-    work = run_worker(config, list(all_stages()), topic_plans(replication), on_life=readings.follow)
+    work = run_worker(config, list(all_stages()), topic_plans(), on_life=readings.follow)
     raise typer.Exit(asyncio.run(work))
 
 

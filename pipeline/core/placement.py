@@ -11,7 +11,7 @@ _FIELDS: Final = ("node", "machine_id", "gpu_uuid", "serial", "pci_bus_id", "gpu
 
 
 class Seen(Struct, kw_only=True):
-    """One thing that lines say of a rank: an entity, since when (reference ns), and how much a line is to be trusted."""
+    """One thing that lines say of a rank: an entity, since when (reference ns), and how far to trust it."""
 
     entity: Entity
     since_ns: int
@@ -86,7 +86,7 @@ class PlacementMap:
         return sorted({entity.node for entity in self.ranks.values() if entity.node})
 
     def resolve(self, entity: Entity, at_ns: int | None = None) -> Entity:
-        """The entity with every identifier that placement adds at that time. What the line says is never overwritten."""
+        """The entity with all that placement adds at that time; what the line says is never overwritten."""
         rank = entity.rank if entity.rank is not None else self._rank_of(entity)
         if rank in self._seen:
             known = self._at(rank, at_ns, entity)

@@ -234,7 +234,8 @@ class SourceReader:
             offset=line.offset, line_no=line.line_no, body=body, clock_id=when.clock_id, raw_ns=when.raw_ns,
             resolution_ns=when.resolution_ns, seq=line.seq, observed_time_unix_nano=line.observed_time_unix_nano,
             aligned_time_unix_nano=when.aligned_ns, lo_unix_nano=when.lo_ns, hi_unix_nano=when.hi_ns,
-            source_kind=self._said.kind, quality=when.quality, alerts=self._alerts(when), severity=match.severity, label=match.label, role=match.role,
+            source_kind=self._said.kind, quality=when.quality,
+            alerts=self._alerts(when), severity=match.severity, label=match.label, role=match.role,
             scope=match.scope,
             subject=subject, attributes=match.attributes,
         )  # fmt: skip

@@ -233,7 +233,7 @@ def _related(incident: Incident, link: Link) -> Html | None:
         related.insert(0, (incident.superseded_by, "replaces this incident"))
     if not related:
         return None
-    items = (tag("li", _linked(name, link(name)), f": {why}") for name, why in related)
+    items = (tag("li", _linked(name, link(words.name_of(incident, name))), f": {why}") for name, why in related)
     return tag("section", tag("h2", "Related"), tag("ul", *items), class_="related")
 
 

@@ -19,14 +19,14 @@ def render_row(incident: Incident, link: Link) -> Html:
     return tag(
         "li",
         tag("div", badges(incident), tag("p", time_tag(started) or "time not known", class_="when"), class_="meta"),
-        tag("h2", tag("a", words.headline(incident), href=link(incident.incident_id))),
+        tag("h2", tag("a", words.headline(incident), href=link(words.name_of(incident)))),
         culprits(incident),
         tag("p", incident.explanation, class_="sentence") if incident.explanation else None,
         tag("p", tag("b", "Do now "), f"{words.do_now(incident.action)}.", class_="do-line"),
         tag("p", tag("code", words.shortened(root.evidence.text, 240)), class_="root-line") if root else None,
         tag("p", _fine_print(incident), class_="quiet"),
         class_=f"row {incident.severity} is-{incident.state}",
-        data_key=incident.incident_id,
+        data_key=words.name_of(incident),
         data_revision=incident.revision,
     )
 

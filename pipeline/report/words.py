@@ -142,6 +142,14 @@ def clock(when: str | None, *, on_day: str = "") -> str:
     return time if date == on_day else f"{date} {time}"
 
 
+def name_of(incident: Incident, incident_id: str = "") -> str:
+    """What tells an incident apart in the feed: its id, behind its run id where it is not live (a replay has the same
+    ids as the run it replays). `incident_id`: another incident of the same run.
+    """
+    name = incident_id or incident.incident_id
+    return name if incident.run in ("live", "post_mortem") else f"{incident.run_id}~{name}"
+
+
 def class_words(name: str) -> str:
     """A class of the vocabulary in words; a class that this version does not know is shown as it is."""
     return CLASS_WORDS.get(name) or visible(name.partition("/")[2].replace("_", " ") or name)

@@ -35,6 +35,8 @@ TOPICS: Final[tuple[str, ...]] = (RAW.name, EVENTS.name, INCIDENTS.name, PLACEME
 POLL_MS: Final = 100
 # Shippers speak every second: after so long without a word, ask whether the broker is there at all.
 SILENCE_S: Final = 5.0
+# A consumer that hears nothing for so long although the broker answers may be stuck; another one costs little.
+DEAF_S: Final = 20.0
 COMMIT_EVERY_S: Final = 0.2
 # An answer that has not come by then is not waited for.
 COMMIT_AGAIN_S: Final = 5.0
@@ -77,24 +79,32 @@ class StoreSink:
         self._to_commit: dict[Place, int] = {}
         self._commit_at_s = 0.0
         self._topic_ids: dict[str, str] = {}
+        # When a message last came, and when the broker was last heard of.
+        self._spoken_s = 0.0
         self._heard_s = 0.0
         self._stop = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set, then write what is at hand once more. Raises nothing for a service that is away."""
         self._stop = stop
-        consumer: Any = None
         try:
-            consumer = self._kafka(self._subscribe)
             while not stop.is_set():
-                self._step(consumer)
-            self._finish(consumer)
+                self._follow(stop)
         except StoppedError:
             log.info("the sink stops while a service is away; what is not committed is read again at the next start")
         finally:
             self._store.close()
-            if consumer is not None:
-                consumer.close(autocommit=False)
+
+    def _follow(self, stop: threading.Event) -> None:
+        """Work with one consumer until told to stop, or until it has been deaf for so long that a new one is better."""
+        consumer = self._kafka(self._subscribe)
+        began_s = time.monotonic()
+        try:
+            while not stop.is_set() and time.monotonic() - max(self._spoken_s, began_s) < DEAF_S:
+                self._step(consumer)
+            self._finish(consumer)
+        finally:
+            consumer.close(autocommit=False)
 
     def _step(self, consumer: Any) -> None:
         polled = self._kafka(lambda: consumer.poll(timeout_ms=POLL_MS, max_records=POLL_MESSAGES))
@@ -108,7 +118,7 @@ class StoreSink:
         self._write_if_due(consumer)
         self._commit(consumer)
         if polled:
-            self._heard_s = time.monotonic()
+            self._heard_s = self._spoken_s = time.monotonic()
         elif time.monotonic() - self._heard_s > SILENCE_S:
             self._kafka(lambda: _knock(self.settings.bootstrap))
             self._heard_s = time.monotonic()

@@ -1,6 +1,6 @@
 """The web application: routes, headers, templates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
@@ -76,8 +77,13 @@ def create_app(
     metrics: Metrics | None = None,
     max_streams: int = 64,
     heartbeat_s: float = 15.0,
+    hosts: Sequence[str] = ("*",),
 ) -> Starlette:
-    """The application over a feed that somebody else fills. `health` says whether that somebody is alive."""
+    """The application over a feed that somebody else fills. `health` says whether that somebody is alive.
+
+    `hosts`: names under which it may be asked; on loopback only loopback's, so that no page elsewhere can have its own
+    name point here and read log text.
+    """
     counted = metrics or Metrics()
     pages = Pages(feed=feed, health=health, templates=_templates())
     api = Api(feed=feed)
@@ -94,6 +100,10 @@ def create_app(
             Route("/metrics", status.prometheus),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
-        middleware=[Middleware(SecureHeaders), Middleware(GZipMiddleware, minimum_size=1_000)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
+            Middleware(SecureHeaders),
+            Middleware(GZipMiddleware, minimum_size=1_000),
+        ],
         exception_handlers={HTTPException: pages.problem},
     )

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from pipeline.metrics import Metrics
-from pipeline.web.feed import Feed
+from pipeline.web.feed import Feed, event_id
 from pipeline.web.query import BadQueryError, Query, parse_query
 from schemas.records import Incident
 
@@ -81,4 +81,4 @@ class Events:
 def _event(incident: Incident) -> ServerSentEvent:
     # JSON keeps line breaks of log text escaped, so no text can forge a field or an event.
     data = msgspec.json.encode(incident).decode()
-    return ServerSentEvent(event="incident", id=f"{incident.incident_id}:{incident.revision}", data=data, sep="\n")
+    return ServerSentEvent(event="incident", id=event_id(incident), data=data, sep="\n")

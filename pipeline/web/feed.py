@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
-from pipeline.report.words import instant_ns
+from pipeline.report.words import instant_ns, name_of
 from pipeline.web.query import Query
 from schemas.records import Incident
 
@@ -23,8 +23,8 @@ class Change:
 
 
 def event_id(incident: Incident) -> str:
-    """`incident_id:revision`, which names one state of one incident."""
-    return f"{incident.incident_id}:{incident.revision}"
+    """`incident_id:revision` (behind the run id of a replay), which names one state of one incident."""
+    return f"{name_of(incident)}:{incident.revision}"
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class Feed:
 
     def apply(self, incident: Incident) -> bool:
         """Take a revision in. False where it, or a newer one, is known already."""
-        history = self._history.setdefault(incident.incident_id, [])
+        history = self._history.setdefault(name_of(incident), [])
         if history and history[-1].revision >= incident.revision:
             return False
         history.append(incident)
@@ -66,20 +66,24 @@ class Feed:
         if len(self._history) > self.keep_incidents * 11 // 10:
             latest = sorted((history[-1] for history in self._history.values()), key=_newest_last)
             for incident in latest[: len(latest) - self.keep_incidents]:
-                del self._history[incident.incident_id]
+                del self._history[name_of(incident)]
 
     def __len__(self) -> int:
         """Incidents held, of all runs and states."""
         return len(self._history)
 
-    def get(self, incident_id: str) -> Incident | None:
+    def get(self, name: str) -> Incident | None:
         """The latest revision of an incident."""
-        history = self._history.get(incident_id)
+        history = self.revisions(name)
         return history[-1] if history else None
 
-    def revisions(self, incident_id: str) -> list[Incident]:
-        """The revisions that are still held, oldest first."""
-        return list(self._history.get(incident_id, []))
+    def revisions(self, name: str) -> list[Incident]:
+        """The revisions that are still held, oldest first. A bare id that is not live means the newest replay of it."""
+        if name in self._history:
+            return list(self._history[name])
+        replays = [history for known, history in self._history.items() if known.endswith(f"~{name}")]
+        newest = sorted(replays, key=lambda history: history[-1].detected_at or "")[-1:]
+        return list(newest[0]) if newest else []
 
     def select(self, query: Query) -> list[Incident]:
         """The incidents that a query asks for, newest first, without its limit."""

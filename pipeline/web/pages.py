@@ -81,7 +81,7 @@ class Pages:
             "article": render_article(shown, incident_address),
             "shown": shown,
             "latest": revisions[-1],
-            "address": incident_address(shown.incident_id),
+            "address": incident_address(words.name_of(shown)),
             "revisions": list(reversed(revisions)),
             "words": words,
             "stream": _stream_address(Query(run=shown.run), self.feed.last_event_id),

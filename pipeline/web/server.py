@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
+from typing import Final
 
 import uvicorn
 
@@ -12,6 +13,8 @@ from pipeline.web import DEFAULT_HOST, DEFAULT_PORT
 from pipeline.web.app import create_app
 from pipeline.web.consumer import KafkaIncidents
 from pipeline.web.feed import Feed
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,8 @@ async def serve(settings: WebSettings, *, metrics: Metrics | None = None) -> Non
     counted = metrics or Metrics()
     feed = Feed()
     source = KafkaIncidents(bootstrap=settings.bootstrap, metrics=counted)
-    app = create_app(feed, source.health, metrics=counted, max_streams=settings.max_streams)
+    hosts = LOOPBACK if settings.host in LOOPBACK else ("*",)
+    app = create_app(feed, source.health, metrics=counted, max_streams=settings.max_streams, hosts=hosts)
     config = uvicorn.Config(
         app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
         timeout_graceful_shutdown=3, lifespan="off",

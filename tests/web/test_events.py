@@ -106,7 +106,7 @@ async def test_a_live_stream_carries_no_replay_and_a_replay_stream_nothing_live(
         feed.apply(fell_off)
 
         assert (await live.next())["id"] == "7d2f4a90c1be:3"
-        assert (await replay.next())["id"] == "r:3"
+        assert (await replay.next())["id"] == "live~r:3"
 
 
 async def test_what_is_withdrawn_is_also_sent_so_that_pages_can_take_it_away(serve: Serve, fell_off: Incident) -> None:

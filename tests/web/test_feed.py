@@ -110,3 +110,14 @@ async def test_waiting_ends_when_something_changes(fell_off: Incident) -> None:
 def test_a_query_that_makes_no_sense_says_what_would(given: dict[str, str]) -> None:
     with pytest.raises(BadQueryError, match=r"use one of|is not a number from 1 to"):
         parse_query(given)
+
+
+def test_a_replay_of_an_incident_leaves_the_live_one_alone(fell_off: Incident) -> None:
+    feed = Feed()
+    feed.apply(fell_off)
+    for run_id in ("first", "second"):
+        feed.apply(replace(fell_off, run="replay", run_id=run_id, revision=1))
+
+    assert feed.get(fell_off.incident_id) == fell_off
+    assert {i.run_id for i in feed.select(Query(run="replay"))} == {"first", "second"}
+    assert feed.revisions(f"first~{fell_off.incident_id}")[0].run_id == "first"
