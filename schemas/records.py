@@ -651,7 +651,8 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
     `root_events` are the ids of the lines the root rests on, `explained_events` all host-level ids the verdict uses:
     join supersedes a node's verdict by the job's verdict that explains the same line.
     `main`: it speaks for the failure of the job, and not for a fault beside it. `withdrawn`: the earlier verdict of
-    this id no longer stands.
+    this id no longer stands. `as_of` and `seq` order the verdicts of an investigation: a worker that was killed gives
+    its last ones again, and they are not news.
     """
 
     verdict_id: str
@@ -663,6 +664,8 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
     content_hash: str = ""
     main: bool = True
     withdrawn: bool = False
+    as_of_unix_nano: int = 0
+    seq: int = 0
 
 
 RawRecord = RawBatch | Progress | NodeFacts | Topology | Annotation | Attempt | Span | Placement

@@ -71,7 +71,7 @@ BY_NAME: Final[dict[str, Topic]] = {topic.name: topic for topic in TOPICS}
 
 
 def run_prefix(run: str, run_id: str) -> str:
-    """What keeps the keys of a replay or drill apart from live ones, and from those of other replays; empty for live."""
+    """What keeps the keys of a replay or drill apart from live ones and from each other; empty for live."""
     return f"{run}:{run_id}/" if run in ("replay", "drill") else ""
 
 

@@ -42,6 +42,7 @@ class NodeState(Struct, kw_only=True):
     here: Here = field(default_factory=Here)
     spans: dict[str, PlacementSpan] = field(default_factory=dict)
     node_keys: list[str] = field(default_factory=list)
+    closing: list[str] = field(default_factory=list)
     speaks_of_itself: bool = False
     last: RawBatch | None = None
     progress: Progress | None = None
@@ -123,6 +124,7 @@ class NodeFold:
         """Drop jobs and events that are over, and node keys of earlier boots."""
         state = self._state
         over, crowded = state.here.forget(out.now_ns)
+        out.closed.extend(over)
         if crowded:
             reason = f"{crowded} older events of the node are not kept for jobs that become known later"
             out.gaps.append(Gap(source="align", node=batch.reporter, reason=reason))
@@ -130,6 +132,7 @@ class NodeFold:
         state.spans = {n: s for n, s in state.spans.items() if (s.job_id, str(s.attempt)) not in gone}
         state.sources = {n: m for n, m in state.sources.items() if m.job not in over}
         if state.last is not None and state.last.boot_id != batch.boot_id:
+            out.closed.extend(state.node_keys)
             state.node_keys.clear()
 
     def _send(self, batch: RawBatch, out: Pass) -> list[Output]:
@@ -155,7 +158,16 @@ class NodeFold:
             outputs.extend(self._publish_placement(batch))
         if out.new_jobs and state.progress:
             outputs.extend(self._node_progress(state.progress, out.new_jobs))
-        return outputs
+        state.closing.extend(out.closed)
+        return [*outputs, *self._close()]
+
+    def _close(self) -> list[Output]:
+        """Tell what is over here that no more will come; at the next progress where none is known yet."""
+        state = self._state
+        if not state.closing or state.progress is None:
+            return []
+        closing, state.closing = state.closing, []
+        return self._node_progress(msgspec.structs.replace(state.progress, ended=True), closing)
 
     def _event_batch(
         self, batch: RawBatch, key: str, events: list[Event], gaps: list[Gap], *, backfill: bool
@@ -180,7 +192,7 @@ class NodeFold:
         state.progress = progress
         reporting = (source.attributes.get("node", progress.reporter) for source in progress.sources)
         state.speaks_of_itself = state.speaks_of_itself or progress.reporter in reporting
-        return self._node_progress(progress, [*state.here.jobs, *state.node_keys])
+        return [*self._node_progress(progress, [*state.here.jobs, *state.node_keys]), *self._close()]
 
     def _node_progress(self, progress: Progress, wanted: list[str]) -> list[Output]:
         fault = self._state.clock_fault

@@ -68,7 +68,11 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cause. `root` patterns stand in order of preference: the first that is there is the root."""
+    """One cause. `root` patterns stand in order of preference: the first that is there is the root.
+
+    `needs_effect`: alone it is nothing. `dies`: the culprit's process ends by it; a rank that lives on is no culprit.
+    `consequence` and `not_network_because` are said only where the chain shows that others noticed.
+    """
 
     id: str
     chain: str
@@ -79,12 +83,14 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strength: float
     confidence: float
     explanation: str
+    consequence: str = ""
     references: list[str]
     root: list[Pattern]
     action: ActionText
     severity: IncidentSeverity = "error"
     interruption: Interruption = "soft"
     needs_effect: bool = False
+    dies: bool = False
     before: list[Link] = []
     then: list[Link] = []
     groups: list[str] = []

@@ -53,11 +53,14 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.steps[self.root].item
 
 
-def chains_of(items: list[Resolved], rules: RuleSet) -> list[Chain]:
-    """For each rule one chain per entity that shows one of its root patterns."""
+def chains_of(items: list[Resolved], rules: RuleSet, *, placed: bool) -> list[Chain]:
+    """For each rule one chain per entity that shows one of its root patterns.
+
+    `placed`: it is known where every rank runs, so that what hits no rank does not explain what the ranks print.
+    """
     index = _ByEvent(items)
     return [
-        _Builder(rule, rules, index).build(members)
+        _Builder(rule, rules, index, placed=placed).build(members)
         for rule in rules.rules
         for members in _rarest(_roots_by_entity(rule, index))
     ]
@@ -105,7 +108,8 @@ class _ByEvent:
 class _Builder:
     """Builds one chain."""
 
-    def __init__(self, rule: Rule, rules: RuleSet, index: _ByEvent) -> None:
+    def __init__(self, rule: Rule, rules: RuleSet, index: _ByEvent, *, placed: bool) -> None:
+        self._placed = placed
         self._rule = rule
         self._rules = rules
         self._index = index
@@ -127,8 +131,16 @@ class _Builder:
                 self._append(item, "cascade", number, "the same fault, as another line reports it")
         told = len(self._steps)
         for link in self._rules.effects(self._rule):
-            self._follow(link, subject, number)
-        return Chain(rule=self._rule, subject=subject, steps=self._steps, root=number, effects=len(self._steps) - told)
+            if link.scope not in ("job", "peer") or self._hits_a_rank(subject, told):
+                self._follow(link, subject, number)
+        effects = sum(one.role != "context" for one in self._steps[told:])
+        return Chain(rule=self._rule, subject=subject, steps=self._steps, root=number, effects=effects)
+
+    def _hits_a_rank(self, subject: Entity, told: int) -> bool:
+        """Whether the root may concern others: it is of a rank, or a rank of its node fell with it, or nobody knows."""
+        if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "job", "rank"):
+            return True
+        return any(one.role == "cascade" and one.item.subject.rank is not None for one in self._steps[told:])
 
     def _before(self, root: Resolved, subject: Entity) -> None:
         """What led to the root; the earliest of it is where the story begins."""

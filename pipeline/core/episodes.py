@@ -47,22 +47,32 @@ class Episode(Struct, kw_only=True):
 
 
 MAX_IDS: Final = 32
+# An investigation must fit into one message: so many episodes, with so much of their text.
+MAX_EPISODES: Final = 20_000
+BODY_CHARACTERS: Final = 500
 
 
 class Episodes(Struct, kw_only=True):
     """All episodes of an investigation; part of its snapshot."""
 
     by_key: dict[str, list[Episode]] = {}
+    dropped: int = 0
 
     def add(self, event: Event, coalescing: Mapping[str, Coalescing]) -> None:
-        """Fold one event in."""
+        """Fold one event in. What comes when there is no room for another episode is counted, not kept."""
+        if len(event.body) > BODY_CHARACTERS:
+            event = msgspec.structs.replace(event, body=f"{event.body[:BODY_CHARACTERS]} …[cut]")
         how = coalescing.get(event.name)
         window_ns = (how.window_s if how else DEFAULT_WINDOW_S) * 1_000_000_000
         at_ns = event.aligned_time_unix_nano if event.aligned_time_unix_nano is not None else -1
         end_ns = max(at_ns, event.until_unix_nano or -1)
         fresh = Episode(first=event, start_ns=at_ns, end_ns=end_ns, count=event.count, event_ids=[event.event_id])
+        key = _key(event, how)
+        if key not in self.by_key and len(self.by_key) >= MAX_EPISODES:
+            self.dropped += event.count
+            return
         kept = []
-        for episode in self.by_key.get(key := _key(event, how), []):
+        for episode in self.by_key.get(key, []):
             if _near(episode, fresh, window_ns):
                 fresh = _merged(episode, fresh)
             else:

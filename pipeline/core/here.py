@@ -11,8 +11,12 @@ from schemas.records import TIME_MAX_NS, TIME_MIN_NS, Event
 # default time-out (30 min) before it prints the next one.
 BEFORE_JOB_NS: Final = 600 * SECOND_NS
 AFTER_JOB_NS: Final = 2_400 * SECOND_NS
-# Broker time. A job that printed nothing for so long is over here; an event of the node waits no longer for its job.
+# Broker time. A job that printed nothing for so long while another one did is over here (often only rank 0 prints); an
+# event of the node waits no longer for its job.
 FORGET_JOB_NS: Final = 24 * 3600 * SECOND_NS
+FORGET_ANY_JOB_NS: Final = 7 * FORGET_JOB_NS
+# Reference time. What comes later than this after the job has torn itself down in peace is not its any more.
+AFTER_END_NS: Final = 60 * SECOND_NS
 FORGET_EVENT_NS: Final = 6 * 3600 * SECOND_NS
 RECENT_EVENTS: Final = 2_000
 
@@ -21,6 +25,7 @@ class JobHere(Struct, kw_only=True):
     """A job attempt on this node, and the time its lines cover (reference ns).
 
     `always`: somebody says that all of the node's lines belong to it. `heard_ns`: broker time of its last line.
+    `ended_ns`: when it last tore a communicator down in peace.
     """
 
     job_id: str
@@ -29,6 +34,7 @@ class JobHere(Struct, kw_only=True):
     last_ns: int = TIME_MIN_NS
     always: bool = False
     heard_ns: int = 0
+    ended_ns: int = TIME_MIN_NS
     nodes: list[str] = field(default_factory=list)
 
     def widen(self, at_ns: int) -> bool:
@@ -47,7 +53,9 @@ class JobHere(Struct, kw_only=True):
             return True
         if self.first_ns == TIME_MAX_NS:
             return False
-        return self.first_ns - BEFORE_JOB_NS <= event.hi_unix_nano and event.lo_unix_nano <= self.last_ns + AFTER_JOB_NS
+        in_peace = self.ended_ns != TIME_MIN_NS and self.last_ns <= self.ended_ns + AFTER_END_NS
+        until_ns = self.ended_ns + AFTER_END_NS if in_peace else self.last_ns + AFTER_JOB_NS
+        return self.first_ns - BEFORE_JOB_NS <= event.hi_unix_nano and event.lo_unix_nano <= until_ns
 
 
 class Recent(Struct, kw_only=True):
@@ -90,7 +98,13 @@ class Here(Struct, kw_only=True):
 
     def forget(self, now_ns: int) -> tuple[list[str], int]:
         """Drop what is over: the keys of jobs that ended here, and how many events were dropped for lack of room."""
-        over = [key for key, job in self.jobs.items() if now_ns - job.heard_ns > FORGET_JOB_NS]
+        newest_ns = max((job.heard_ns for job in self.jobs.values()), default=0)
+        over = [
+            key
+            for key, job in self.jobs.items()
+            if now_ns - job.heard_ns > FORGET_ANY_JOB_NS
+            or (now_ns - job.heard_ns > FORGET_JOB_NS and newest_ns > job.heard_ns)
+        ]
         for key in over:
             del self.jobs[key]
         if self.recent and now_ns - self.recent[0].arrived_ns > FORGET_EVENT_NS:

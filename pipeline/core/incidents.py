@@ -94,7 +94,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         action=_action(rule, culprits),
         recovery=_recovery(frame.episodes, root),
         coverage=frame.coverage,
-        not_network_because=_filled(rule.not_network_because, culprits) if rule and rule.not_network_because else None,
+        not_network_because=_not_network(conclusion, culprits),
         gaps=frame.gaps,
     )
 
@@ -258,7 +258,13 @@ def _stall_start(conclusion: Conclusion) -> tuple[int, int] | None:
     for step in conclusion.steps:
         event = step.item.episode.first
         ran_ms = event.attributes.get("ran_for_ms")
-        if event.name == "nccl.watchdog.timeout" and ran_ms and event.aligned_time_unix_nano is not None:
+        if (
+            event.name == "nccl.watchdog.timeout"
+            and ran_ms
+            and ran_ms.isdecimal()
+            and len(ran_ms) < 10
+            and event.aligned_time_unix_nano is not None
+        ):
             error = _error(event)
             if error is not None:
                 starts.append((event.aligned_time_unix_nano - int(ran_ms) * 1_000_000, error))
@@ -295,11 +301,25 @@ def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
 def _explanation(conclusion: Conclusion, frame: Frame) -> str:
     culprits = [_culprit(e, conclusion.confidence) for e in conclusion.culprits]
     if conclusion.rule is not None:
-        return _filled(conclusion.rule.explanation, culprits)
+        said = _filled(conclusion.rule.explanation, culprits)
+        noticed = _filled(conclusion.rule.consequence, culprits) if _was_noticed(conclusion) else ""
+        return f"{said[:1].upper()}{said[1:]}" + (f"; {noticed}." if noticed else ".")
     if conclusion.silent_ranks:
         names = ", ".join(str(rank) for rank in conclusion.silent_ranks)
         return f"Rank {names} fell silent while all others waited for it in a collective; nothing says why."
     return "A collective timed out; no line from before the stall names a cause."
+
+
+def _was_noticed(conclusion: Conclusion) -> bool:
+    """Whether any other rank reports something that hangs on the root."""
+    return any(step.role == "symptom" for step in conclusion.steps)
+
+
+def _not_network(conclusion: Conclusion, culprits: list[Culprit]) -> str | None:
+    rule = conclusion.rule
+    if rule is None or rule.not_network_because is None or not _was_noticed(conclusion):
+        return None
+    return _filled(rule.not_network_because, culprits)
 
 
 class _Identifiers(dict[str, object]):
@@ -308,7 +328,7 @@ class _Identifiers(dict[str, object]):
 
 
 def _filled(template: str, culprits: list[Culprit]) -> str:
-    """A rule's sentence with the first culprit's identifiers. `{who}` is the shortest full name of the culprit."""
+    """A rule's sentence with the first culprit's identifiers. `{who}` is the process or device, `{gpu}` the GPU."""
     if not culprits:
         return template.replace("{who}", "an unknown rank").format_map(_Identifiers())
     known = {k: v for k, v in msgspec.structs.asdict(culprits[0]).items() if v is not None}
@@ -319,7 +339,10 @@ def _filled(template: str, culprits: list[Culprit]) -> str:
         who.append(f"{known['nic']}")
     if "node" in known:
         who.append(f"on {known['node']}" if who else f"node {known['node']}")
-    return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process"}))
+    place = f" on {known['node']}" if "node" in known else ""
+    bus = f"GPU {known['pci_bus_id']}" if "pci_bus_id" in known else "a GPU"
+    gpu = f"the GPU of rank {known['rank']} ({bus}){place}" if "rank" in known else f"{bus}{place}"
+    return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process", "gpu": gpu}))
 
 
 def _recovery(episodes: list[Episode], root: Event) -> Recovery:

@@ -4,6 +4,7 @@ One `Investigation` is one job attempt, or one boot of a node on which no job is
 the set of events it was given, not on their order; it is published only when its content changes.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -85,6 +86,7 @@ class InvestigationState(Struct, kw_only=True):
     published: dict[str, Publication] = field(default_factory=dict)
     dirty: bool = False
     computed_ns: int = 0
+    seq: int = 0
 
 
 class Investigation:
@@ -119,6 +121,7 @@ class Investigation:
     def apply(self, record: object, *, now_ns: int) -> Iterable[Output]:
         """Take one record of the events topic. `now_ns` is the broker's time of the message."""
         self._settled_now = False
+        self._state.seq += 1
         if isinstance(record, EventBatch):
             self._take_events(record, now_ns)
             return self._verdicts(now_ns) if self._due(now_ns) else []
@@ -219,7 +222,7 @@ class Investigation:
             last = state.published.get(verdict_id)
             settled = isinstance(verdict.incident, Incident) and verdict.incident.verdict == "settled"
             if last is None or last.withdrawn or last.content_hash != verdict.content_hash:
-                outputs.append(self._output(verdict))
+                outputs.append(self._output(verdict, now_ns))
             self._settled_now = self._settled_now or (settled and not (last and last.settled))
             state.published[verdict_id] = Publication(
                 content_hash=verdict.content_hash, last_ns=last_ns, settled=settled, unknown=is_unknown(verdict)
@@ -228,10 +231,11 @@ class Investigation:
             if verdict_id not in verdicts and not last.withdrawn:
                 last.withdrawn, last.settled = True, False
                 gone = Verdict(verdict_id=verdict_id, job_key=state.key, withdrawn=True)
-                outputs.append(self._output(gone))
+                outputs.append(self._output(gone, now_ns))
         return outputs
 
-    def _output(self, verdict: Verdict) -> Output:
+    def _output(self, verdict: Verdict, now_ns: int) -> Output:
+        verdict = msgspec.structs.replace(verdict, as_of_unix_nano=now_ns, seq=self._state.seq)
         return Output(topic=topics.VERDICTS.name, key=self._state.key.encode(), record=verdict)
 
     def _conclude(self, now_ns: int) -> list[tuple[Verdict, int]]:
@@ -242,9 +246,11 @@ class Investigation:
         reported = Reported(
             through_ns={node: TIME_MAX_NS if s.ended else s.through_ns for node, s in state.reporters.items()},
             all_ended=self._all_ended(),
+            silent=silent,
         )
         watermark = self._watermark(now_ns)
         verdicts = []
+        named: Counter[str] = Counter()
         for episodes, conclusion in self._conclusions(placement, reported):
             last_ns = max(step.item.episode.end_ns for step in conclusion.steps)
             settled: VerdictState = "settled" if watermark >= last_ns + SETTLE_NS else "provisional"
@@ -254,7 +260,11 @@ class Investigation:
                 episodes=episodes, known_ranks=sorted(placement.ranks), world_size=placement.world_size,
                 coverage=self._coverage(placement, silent), gaps=[*state.gaps, *self._left_out(silent)],
             )  # fmt: skip
-            verdicts.append((self._verdict(conclusion, frame), last_ns))
+            suffix = self._suffix(conclusion)
+            named[suffix] += 1
+            # The same line at the same place of a rotated file: the second of its name.
+            numbered = suffix if named[suffix] == 1 else f"{suffix} {named[suffix]}"
+            verdicts.append((self._verdict(conclusion, frame, numbered), last_ns))
         return verdicts
 
     def _conclusions(self, placement: PlacementMap, reported: Reported) -> Iterable[tuple[list[Episode], Conclusion]]:
@@ -272,10 +282,16 @@ class Investigation:
         """The reporters that do not hold the watermark, and why."""
         why = dict.fromkeys(silent, "no progress for 60 s")
         why.update({name: seen.excluded for name, seen in self._state.reporters.items() if seen.excluded})
-        return [
+        gaps = [
             Gap(source="shipper", node=name, reason=f"{reason}; left out of the watermark")
             for name, reason in sorted(why.items())
         ]
+        dropped = self._state.episodes.dropped
+        if dropped:
+            gaps.append(
+                Gap(source="detect", reason="too many different events; the rest is not kept", lost_lines=dropped)
+            )
+        return gaps
 
     def _job(self, placement: PlacementMap) -> Job | None:
         job = self._state.job
@@ -304,13 +320,16 @@ class Investigation:
         reporting = {name for name, seen in self._state.reporters.items() if seen.is_node}
         return sorted({*reporting, *placement.nodes(), *self._state.heard})
 
-    def _verdict(self, conclusion: Conclusion, frame: Frame) -> Verdict:
-        state = self._state
+    def _suffix(self, conclusion: Conclusion) -> str:
+        """What tells incidents of one investigation apart; empty for the one that speaks for the job's failure."""
+        if not self._is_node:
+            return "" if conclusion.main else conclusion.entity
+        # The line the root rests on, by content: two failures of one GPU in one boot are two incidents.
         root = conclusion.root_item.episode.first
-        suffix = "" if conclusion.main else conclusion.entity
-        if self._is_node:
-            # The line the root rests on, by content: two failures of one GPU in one boot are two incidents.
-            suffix = keys.digest(conclusion.entity, root.source, root.offset, root.body)
+        return keys.digest(conclusion.entity, root.source, root.offset, root.body)
+
+    def _verdict(self, conclusion: Conclusion, frame: Frame, suffix: str) -> Verdict:
+        state = self._state
         name = keys.digest("incident", keys.bare(state.key, keys.run_of(state.key)), suffix)
         incident = write(name, conclusion, frame)
         return Verdict(

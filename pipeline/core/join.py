@@ -80,13 +80,21 @@ class Join:
         self._forget(now_ns)
         name = f"{keys.run_of(record.job_key)}{record.verdict_id}"
         known = self._state.standing.get(name)
-        if record.withdrawn and known is None:
+        if known is None and record.withdrawn:
+            return []
+        if known is not None and _age(record) <= _age(known.verdict) and record.as_of_unix_nano:
+            # A worker that was killed says again what it said before.
             return []
         touched = {name}
         if known is not None:
             touched |= self._unindex(name, known.verdict)
-            known.said_ns = now_ns
-            known.verdict = msgspec.structs.replace(known.verdict, withdrawn=True) if record.withdrawn else record
+            known.said_ns, known_before = now_ns, known.verdict
+            known.verdict = record
+            if record.withdrawn:
+                known.verdict = msgspec.structs.replace(
+                    record, incident=known_before.incident, root_events=known_before.root_events,
+                    explained_events=known_before.explained_events,
+                )  # fmt: skip
         else:
             known = self._state.standing[name] = Standing(verdict=record, said_ns=now_ns)
         touched |= self._index(name, known.verdict)
@@ -153,9 +161,9 @@ class Join:
         return msgspec.structs.replace(incident, jobs=self._jobs(standing, incident))
 
     def _superseding(self, standing: Standing) -> str | None:
-        """The verdict that speaks for this one too: a job's over a node's; of several jobs the smallest id."""
-        better = [o.verdict.verdict_id for o in self._sharing(standing) if _speaks_for(o, standing)]
-        return min(better, default=None)
+        """The verdict that speaks for this one too: a job's over a node's; of several jobs the one that tells most."""
+        better = [other.verdict for other in self._sharing(standing) if _speaks_for(other, standing)]
+        return min(better, key=_told).verdict_id if better else None
 
     def _jobs(self, standing: Standing, incident: Incident) -> list[Job]:
         """The jobs of every verdict that rests on the same line."""
@@ -174,7 +182,17 @@ def _speaks_for(other: Standing, standing: Standing) -> bool:
     if keys.is_node_key(verdict.job_key, run):
         return True
     shares_root = bool(set(verdict.root_events) & set(other.verdict.root_events))
-    return shares_root and other.verdict.verdict_id < verdict.verdict_id
+    return shares_root and _told(other.verdict) < _told(verdict)
+
+
+def _told(verdict: Verdict) -> tuple[int, str]:
+    """How well a verdict tells the story: the one with more steps first; the id where they are equal."""
+    steps = len(verdict.incident.chain) if isinstance(verdict.incident, Incident) else 0
+    return -steps, verdict.verdict_id
+
+
+def _age(verdict: Verdict) -> tuple[int, int]:
+    return verdict.as_of_unix_nano, verdict.seq
 
 
 def _lines(verdict: Verdict) -> set[str]:

@@ -34,7 +34,7 @@ class Facts(Struct, kw_only=True):
                 gpu_uuid=_least(known.gpu_uuid, subject.gpu_uuid), serial=_least(known.serial, subject.serial)
             )
         world, numbered = event.attributes.get("nranks"), event.attributes.get("rank")
-        if world and numbered:
+        if world and numbered and world.isdecimal() and numbered.isdecimal():
             # The number that the communicator gives; global where the communicator is the world's.
             self._see(int(world), int(numbered), event, 0)
         if subject.rank is not None:
@@ -100,6 +100,10 @@ class PlacementMap:
         of two places.
         """
         observations = [s for s in self._seen[rank] if said is None or not _elsewhere(said, s.entity)]
+        # A line that names the process or the GPU itself is of the time of that process.
+        named = [s for s in observations if said is not None and _same_process(said, s.entity)]
+        if named:
+            observations = [s for s in observations if not _elsewhere(named[0].entity, s.entity)]
         placed = [s for s in observations if s.entity.node is not None]
         earlier = [s for s in placed if at_ns is None or s.since_ns <= at_ns]
         base = max(earlier or placed[:1], key=lambda s: (-s.trust, s.since_ns, _order(s)), default=None)
@@ -133,6 +137,10 @@ def _least(*values: str | None) -> str | None:
 def _elsewhere(a: Entity, b: Entity) -> bool:
     """Whether two descriptions cannot be of one place. Pids may differ: the kernel and a container count apart."""
     return any(_differ(getattr(a, name), getattr(b, name)) for name in ("node", "pci_bus_id", "local_rank"))
+
+
+def _same_process(a: Entity, b: Entity) -> bool:
+    return (a.pid is not None and a.pid == b.pid) or (a.gpu_uuid is not None and a.gpu_uuid == b.gpu_uuid)
 
 
 def _differ(a: object, b: object) -> bool:

@@ -30,7 +30,7 @@ class SourceMemory(Struct, kw_only=True):
 
 
 class Pass(Struct, kw_only=True):
-    """What one record produces: events by key, gaps, spans, and which jobs are new or cover more time than before."""
+    """What one record produces: events by key, gaps, spans, which jobs are new, cover more time or are over."""
 
     now_ns: int
     events: dict[str, list[Event]] = field(default_factory=dict)
@@ -39,6 +39,7 @@ class Pass(Struct, kw_only=True):
     widened: set[str] = field(default_factory=set)
     spans: list[tuple[str, str, PlacementSpan]] = field(default_factory=list)
     placed: bool = False
+    closed: list[str] = field(default_factory=list)
 
 
 class Stated(Struct, frozen=True, kw_only=True):
@@ -99,6 +100,9 @@ class SourceReader:
     def read(self, lines: list[RawLine]) -> None:
         """Turn the lines into events and hand them to the keys they concern."""
         self._declare_job()
+        bound = self._here.jobs.get(self._memory.job or "")
+        if bound is not None:
+            bound.heard_ns = max(bound.heard_ns, self._out.now_ns)
         scanned = 0
         for index, line in enumerate(lines):
             if not self._signals.hit(line.body):
@@ -148,7 +152,10 @@ class SourceReader:
             hint = since.raw_ns if since.aligned_ns is not None else line.observed_time_unix_nano or None
             said = self._said
             when = times.stamped(parsed.stamp, said.year, said.zone_s, hint, node, self._batch)
-            return None if when is times.UNKNOWN else when
+            seen_ns = line.observed_time_unix_nano
+            # A stamp from after the line was read is of another zone or another clock; when it was read is certain.
+            is_later = bool(seen_ns) and when.raw_ns is not None and when.raw_ns > seen_ns + times.FUTURE_NS
+            return None if when is times.UNKNOWN or is_later else when
         if parsed.boot_ns is not None:
             return times.kernel_time(parsed.boot_ns, 1_000, node, self._batch)
         return None
@@ -197,6 +204,8 @@ class SourceReader:
         event = self._build(line, parsed, when, completed)
         if match.event == "nccl.init":
             self._bind_by_communicator(event)
+        elif match.event == "nccl.end":
+            self._note_end(event)
         self._place(event, match)
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
         fold = (event.name, "" if completed.one_per_second else event.body, second, event.subject)
@@ -257,6 +266,12 @@ class SourceReader:
         comm = event.attributes.get("comm_id")
         if self._memory.job is None and comm:
             self._bind(f"comm-{comm}", 0)
+
+    def _note_end(self, event: Event) -> None:
+        """A communicator that is destroyed, not aborted: the job ends in peace, unless it prints on."""
+        job = self._here.jobs.get(self._memory.job or "")
+        if job is not None and event.attributes.get("kind") == "Destroy" and event.aligned_time_unix_nano is not None:
+            job.ended_ns = max(job.ended_ns, event.aligned_time_unix_nano)
 
     def _place(self, event: Event, match: Match) -> None:
         """Note who runs where, and the line that says so."""

@@ -23,7 +23,7 @@ KERNEL_CLOCK_PPM: Final = 100
 EARLIEST_NS: Final = 1_104_537_600 * SECOND_NS  # 2005-01-01
 LATEST_NS: Final = 3_786_912_000 * SECOND_NS  # 2090-01-01
 # A batch may have waited in a spool for days; it cannot come from the future.
-FUTURE_NS: Final = 3_600 * SECOND_NS
+FUTURE_NS: Final = 60 * SECOND_NS
 PAST_NS: Final = 60 * DAY_NS
 
 
@@ -59,8 +59,13 @@ NO_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=DEFAULT_BOUND_NS, by="default
 
 def claim_of(batch: RawBatch, node: str) -> ClockClaim:
     """What is claimed of the clock of `node`: the batch speaks for its reporter's clock and for no other."""
-    own = node.split("/")[0].split(".")[0] == batch.reporter.split("/")[0].split(".")[0]
+    own = _short(node.split("/")[0]) == _short(batch.reporter.split("/")[0])
     return (batch.clock_claim or NO_CLAIM) if own else NO_CLAIM
+
+
+def _short(name: str) -> str:
+    """A host name without its domain; an address as it is."""
+    return name if name.replace(".", "").isdigit() else name.split(".")[0]
 
 
 def read_through(progress: Progress) -> int:

@@ -24,6 +24,8 @@ FAILURES: Final = frozenset(
 )  # fmt: skip
 # What a rank prints when it waited in vain: who prints it did not stop the others.
 WAITERS: Final = frozenset(("nccl.watchdog.timeout", "gloo.timeout", "torch.comm.aborted"))
+# What a rank prints of the death of another one.
+SURVIVORS: Final = WAITERS | {"nccl.socket.closed", "gloo.closed", "gloo.reset"}
 # A rule this strong rests on a record of the fault itself; it stands alone where it explains nothing of the failure.
 STANDS_ALONE: Final = 0.8
 
@@ -58,10 +60,14 @@ class Conclusion(Struct, frozen=True, kw_only=True):
 
 
 class Reported(Struct, frozen=True, kw_only=True):
-    """How far each node was read, on the reference timeline in ns; TIME_MAX_NS where it was read to its end."""
+    """How far each node was read, on the reference timeline in ns; TIME_MAX_NS where it was read to its end.
+
+    `silent`: nodes of which nothing is heard any more.
+    """
 
     through_ns: dict[str, int]
     all_ended: bool
+    silent: list[str] = []
 
 
 def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
@@ -70,7 +76,12 @@ def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, r
         Resolved(episode=e, subject=placement.resolve(e.subject, e.first.aligned_time_unix_nano)) for e in episodes
     ]
     failures = [item for item in items if item.episode.name in FAILURES]
-    chains = [chain for chain in chains_of(items, rules) if chain.effects or not chain.rule.needs_effect]
+    known = placement.world_size is not None and len(placement.ranks) >= placement.world_size
+    chains = [
+        chain
+        for chain in chains_of(items, rules, placed=known)
+        if (chain.effects or not chain.rule.needs_effect) and not _lives_on(chain, items)
+    ]
     roots = _not_explained(chains)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
     loose = [c for c in roots if not any(c is other for other in linked)]
@@ -117,6 +128,17 @@ def _weight(chain: Chain) -> tuple[float, int]:
     return chain.rule.strength, len(chain.steps)
 
 
+def _lives_on(chain: Chain, items: list[Resolved]) -> bool:
+    """Whether the process that should have died by the root speaks of the death of others afterwards."""
+    rank, root = chain.subject.rank, chain.root_item.episode.first
+    if not chain.rule.dies or rank is None:
+        return False
+    return any(
+        item.subject.rank == rank and item.episode.name in SURVIVORS and order(root, item.episode.first) == "before"
+        for item in items
+    )
+
+
 def _explains_failure(chain: Chain) -> bool:
     """Whether the failure of the job hangs on the root, or is the root."""
     return any(
@@ -128,8 +150,12 @@ def _outside(chain: Chain, placement: PlacementMap) -> bool:
     """Whether every rank is known to run elsewhere."""
     if chain.rule.scope not in ("gpu", "nic", "node") or placement.world_size is None or chain.subject.node is None:
         return False
-    placed = [entity.node for entity in placement.ranks.values() if entity.node]
-    return len(placed) >= placement.world_size and chain.subject.node not in placed
+    placed = [entity for entity in placement.ranks.values() if entity.node]
+    if len(placed) < placement.world_size:
+        return False
+    if chain.rule.scope == "gpu" and chain.subject.rank is None and chain.subject.pci_bus_id is not None:
+        return all(entity.pci_bus_id is not None for entity in placed)
+    return chain.subject.node not in {entity.node for entity in placed}
 
 
 def _score(chain: Chain, failures: list[Resolved]) -> float:
@@ -220,9 +246,19 @@ def _unknown(
         )  # fmt: skip
     return Conclusion(
         class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
-        why_unknown="no line before the stall names a cause; kernel logs of all nodes, the log of every rank or "
-        "flight-recorder dumps would decide",
+        why_unknown=_why_unknown(placement, reported),
     )  # fmt: skip
+
+
+def _why_unknown(placement: PlacementMap, reported: Reported) -> str:
+    """What would decide it; nodes of the job that fell silent first."""
+    silent = sorted(set(reported.silent) & set(placement.nodes() or reported.silent))
+    named = ", ".join(silent[:8]) + (f" and {len(silent) - 8} more" if len(silent) > 8 else "")
+    told = f"nothing is heard of {named} any more: look there first; else " if silent else ""
+    return (
+        f"{told}no line before the stall names a cause; kernel logs of all nodes, the log of every rank or "
+        "flight-recorder dumps would decide"
+    )
 
 
 def _silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Reported) -> list[int]:

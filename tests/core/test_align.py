@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from pipeline.core.align import NodeFold
 from pipeline.core.outputs import Output
+from pipeline.core.source_reader import FIRST_SIGHT_NS
 from pipeline.core.times import DEFAULT_BOUND_NS
+from pipeline.engine import Engine
 from schemas import signals, topics
 from schemas.records import (
+    ClockClaim,
     ClockReading,
     Event,
     EventBatch,
@@ -34,6 +37,7 @@ from tests.strategies import (
     application,
     batches,
     kernel,
+    key,
     raw_batch,
     raw_lines,
     raw_progress,
@@ -130,6 +134,17 @@ def test_two_shippers_alive_under_one_name_are_named_once() -> None:
     )
     reasons = {gap.reason for gap in _gaps(outputs)}
     assert reasons == {"conflict: shippers s1 and s2 are both alive as test/beta; stop one"}
+
+
+def test_a_conflict_is_reported_once_however_long_it_lasts_and_over_restarts() -> None:
+    fold, outputs = _fold(), []
+    for number in range(20):
+        shipper = ("s1", "s2", "s3")[number % 2 if number < 12 else number % 3]
+        outputs += _apply(fold, _kernel_batch(number + 1, KERNEL_LINE, first=number, shipper=shipper))
+        fold = NodeFold.restore(SIGNALS, fold.snapshot())
+    reasons = [gap.reason for gap in _gaps(outputs)]
+    assert len(reasons) == len(set(reasons)) == 3
+    assert reasons[0] == "conflict: shippers s1 and s2 are both alive as test/beta; stop one"
 
 
 def test_both_shippers_lines_are_kept_in_a_conflict() -> None:
@@ -263,6 +278,164 @@ def test_the_progress_of_a_bad_clock_moves_no_watermark(wall_ns: int) -> None:
     assert {record.through_unix_nano for record in said} == {0}
 
 
+def _events(outputs: Iterable[Output]) -> list[Event]:
+    return [event for batch in batches(outputs) for event in batch.events]
+
+
+def _two_nodes(beta_off_ns: int) -> Engine:
+    """Rank 0 loses its GPU on alpha; beta, with rank 1, is read beside it and its clock is off by so much."""
+    engine = Engine()
+    init = [
+        INIT.format(node=node, pid=800, rank=rank, world=2, bus="5e") for rank, node in enumerate(("alpha", "beta"))
+    ]
+    xid = f"2026-03-04T05:06:07.000000+00:00 alpha kernel: {XID_79}"
+    failed = "[rank0]: RuntimeError: CUDA error: unspecified launch failure"
+    attributes = {
+        "alpha": {"rank": application("alpha", rank=0), "kern": kernel("alpha")},
+        "beta": {"rank": application("beta", rank=1)},
+    }
+    lines = {
+        "alpha": [*raw_lines("kern", [xid]), *raw_lines("rank", [init[0], STEP_LINE, failed])],
+        "beta": raw_lines("rank", [init[1]]),
+    }
+    for node, off_ns in (("beta", beta_off_ns), ("alpha", 0)):
+        clock = ClockReading(raw_ns=1, mono_ns=1, boottime_ns=1, wall_ns=T0 + off_ns)
+        record = raw_batch(node, 1, lines[node], attributes=attributes[node], run="live", clock=clock)
+        engine.feed(key(node), record, now_ns=T0)
+    for later_s in range(0, 120, 5):
+        now_ns = T0 + later_s * SECOND
+        for node, off_ns in (("beta", beta_off_ns), ("alpha", 0)):
+            progress = raw_progress(node, through_ns=now_ns + off_ns, wall_ns=now_ns + off_ns, run="live")
+            engine.feed(key(node), progress, now_ns=now_ns)
+    return engine
+
+
+@pytest.mark.parametrize("off_ns", [1_000 * SECOND - T0, -61 * 86_400 * SECOND], ids=["1970", "two months behind"])
+def test_a_node_with_a_bad_clock_does_not_hold_the_verdict_of_its_job_and_is_named(off_ns: int) -> None:
+    (incident,) = _two_nodes(off_ns).incidents()
+    assert (incident.class_, incident.verdict) == ("hardware/gpu_xid_79", "settled")
+    (reason,) = {gap.reason for gap in incident.gaps if gap.node == "beta" and gap.source == "shipper"}
+    assert reason.startswith("the clock runs ")
+    assert reason.endswith("behind; left out of the watermark")
+    assert any(gap.source == "clock" and "beta" in gap.reason for gap in incident.gaps)
+
+
+def test_nodes_with_good_clocks_have_no_gaps() -> None:
+    (incident,) = _two_nodes(0).incidents()
+    assert (incident.verdict, incident.gaps) == ("settled", [])
+
+
+def test_no_line_of_a_node_with_a_bad_clock_claims_a_time_of_its_own() -> None:
+    bodies = [KERNEL_LINE, f"[   56.123456] {XID_79}", f"Mar  4 05:06:07 beta kernel: {XID_79}", XID_79]
+    outputs = _apply(_fold(), _live(1, 1_000 * SECOND, *raw_lines("kern", bodies, time_ns=None)))
+    assert sum(event.count for event in _events(outputs)) == len(bodies)
+    assert {(event.quality, event.raw_ns, event.clock_id) for event in _events(outputs)} == {("none", None, "")}
+
+
+def test_a_clock_that_is_set_again_is_believed_again() -> None:
+    fold = _fold()
+    _apply(fold, _live(1, 1_000 * SECOND, *raw_lines("kern", [KERNEL_LINE])))
+    outputs = _apply(fold, _live(2, T0, *raw_lines("kern", [KERNEL_LINE], first=10)))
+    assert [(event.quality, event.aligned_time_unix_nano) for event in _events(outputs)] == [("holdover", T0)]
+    assert not _gaps(outputs)
+
+
+def test_the_claim_of_the_reporter_is_not_applied_to_a_line_of_another_node() -> None:
+    claim = ClockClaim(offset_ns=-37 * SECOND, bound_ns=SECOND // 100, by="test")
+    bodies = [f"2026-03-04T05:06:07.000000+00:00 {node} kernel: {XID_79}" for node in ("login", "gamma")]
+    attributes = {"all": {"kind": "kernel"}}
+    record = raw_batch("login", 1, raw_lines("all", bodies), attributes=attributes, claim=claim)
+    own, other = _events(_apply(_fold(), record))
+    assert (own.node, own.clock_id, own.quality, own.aligned_time_unix_nano) == (
+        "login", "login/wall", "good", T0 - 37 * SECOND,
+    )  # fmt: skip
+    assert (other.node, other.clock_id, other.quality, other.aligned_time_unix_nano) == (
+        "gamma", "gamma/wall", "holdover", T0,
+    )  # fmt: skip
+    assert (other.lo_unix_nano, other.hi_unix_nano) == (T0 - DEFAULT_BOUND_NS, T0 + 1_000 + DEFAULT_BOUND_NS)
+
+
+def test_a_stamp_of_the_boot_clock_does_not_spoil_the_year_of_the_stamps_after_it() -> None:
+    bodies = [f"[   56.123456] {XID_79}", f"Mar  4 05:06:07 beta kernel: {XID_79}"]
+    events = _events(_apply(_fold(), _kernel_batch(1, *bodies)))
+    assert [event.aligned_time_unix_nano for event in events] == [None, T0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("job.attempt", "first", "attribute job.attempt = 'first' is no number"),
+        ("job.attempt", "-1", "attribute job.attempt = '-1' is no number"),
+        ("rank", "٣", "attribute rank = '٣' is no number"),
+        ("time.year", "9" * 40, f"attribute time.year = {'9' * 40!r} is no number"),
+        ("time.zone", "Mars", "attribute time.zone = 'Mars'; write it as +02:00"),
+    ],
+    ids=["attempt", "negative attempt", "rank in other digits", "endless year", "zone"],
+)
+def test_a_bad_attribute_is_a_gap_and_the_lines_are_still_read(name: str, value: str, reason: str) -> None:
+    fold = _fold()
+    attributes = {"rank1": {**application("beta"), name: value}, "kern": kernel("beta")}
+    outputs = []
+    for seq in (1, 2):
+        lines = [
+            *raw_lines("kern", [KERNEL_LINE], first=seq),
+            *raw_lines(
+                "rank1",
+                [STEP_LINE, INIT_LINE, "[rank1]: RuntimeError: CUDA error: unspecified launch failure"],
+                first=10 * seq,
+            ),
+        ]
+        outputs.append(_apply(fold, raw_batch("beta", seq, lines, attributes=attributes)))
+    for output in outputs:
+        assert {"gpu.xid", "nccl.init", "cuda.error"} <= set(_names(output))
+    assert {(gap.source, gap.node, gap.reason) for gap in _gaps(outputs[0])} == {("rank1", "beta", reason)}
+    assert _gaps(outputs[1]) == []
+
+
+# --- first sight --------------------------------------------------------------------------------------------------
+
+
+def _seen_live(age_ns: int, *, run: str = "live") -> tuple[Engine, list[Event]]:
+    """A kernel line of `age_ns` ago, read by an agent that is new on the node."""
+    clock = ClockReading(raw_ns=1, mono_ns=1, boottime_ns=1, wall_ns=T0 + age_ns)
+    record = raw_batch("beta", 1, raw_lines("kern", [KERNEL_LINE]), attributes={"kern": kernel("beta")}, clock=clock)
+    record = msgspec.structs.replace(record, run=run, run_id="" if run == "live" else "r1")
+    engine = Engine()
+    engine.feed(key("beta"), record, now_ns=T0 + age_ns)
+    return engine, _events(_apply(_fold(), record, now_ns=T0 + age_ns))
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "alerts"),
+    [
+        (7 * 86_400 * SECOND, False),
+        (FIRST_SIGHT_NS + 6 * SECOND, False),
+        (FIRST_SIGHT_NS + 4 * SECOND, True),
+        (300 * SECOND, True),
+        (0, True),
+    ],
+)
+def test_what_a_new_agent_finds_of_the_past_is_recorded_and_opens_no_incident(age_ns: int, alerts: bool) -> None:
+    engine, events = _seen_live(age_ns)
+    assert FIRST_SIGHT_NS == 900 * SECOND
+    assert [(event.name, event.alerts) for event in events] == [("gpu.xid", alerts)]
+    assert [incident.class_ for incident in engine.incidents()] == (["hardware/gpu_xid_79"] if alerts else [])
+
+
+def test_a_replay_of_the_past_does_open_an_incident() -> None:
+    engine, events = _seen_live(7 * 86_400 * SECOND, run="replay")
+    assert [event.alerts for event in events] == [True]
+    assert len(engine.incidents()) == 1
+
+
+def test_a_line_that_waited_in_a_spool_of_a_known_source_alerts() -> None:
+    fold = _fold()
+    _apply(fold, _live(1, T0, *raw_lines("kern", ["all is well"])), now_ns=T0)
+    late_ns = T0 + 5 * 3_600 * SECOND
+    events = _events(_apply(fold, _live(2, late_ns, *raw_lines("kern", [KERNEL_LINE], first=5)), now_ns=late_ns))
+    assert [event.alerts for event in events] == [True]
+
+
 # --- progress and gaps --------------------------------------------------------------------------------------------
 
 
@@ -293,6 +466,18 @@ def test_a_job_that_becomes_known_after_the_last_progress_gets_it() -> None:
     _apply(fold, _kernel_batch(1, KERNEL_LINE), raw_progress("beta", through_ns=T0, ended=True))
     outputs = _apply(fold, _rank_batch(2, STEP_LINE, INIT_LINE))
     assert [o.record.ended for o in outputs if isinstance(o.record, NodeProgress)] == [True]
+
+
+def test_a_fault_shortly_before_a_reboot_settles() -> None:
+    engine = Engine()
+    engine.feed(key("beta"), _live(1, T0, *raw_lines("kern", [KERNEL_LINE])), now_ns=T0)
+    for later_s in range(30, 120, 5):
+        now_ns = T0 + later_s * SECOND
+        rebooted = _live(later_s, now_ns, *raw_lines("kern", ["all is well"], first=later_s))
+        progress = raw_progress("beta", through_ns=now_ns, wall_ns=now_ns, run="live", kinds={"kernel": "on"})
+        for record in (rebooted, progress):
+            engine.feed(key("beta"), msgspec.structs.replace(record, boot_id="after"), now_ns=now_ns)
+    assert [incident.verdict for incident in engine.incidents()] == ["settled"]
 
 
 def test_gaps_are_forwarded_with_the_node_to_every_job_of_it() -> None:

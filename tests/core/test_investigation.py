@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline.core.investigation import SETTLE_NS, SILENT_NS, Investigation
 from pipeline.core.keys import node_key
 from pipeline.rules import load_rules
-from schemas.records import DELIVERY_FIELDS, Event, EventBatch, Gap, Incident, NodeProgress, Verdict
+from schemas.records import DELIVERY_FIELDS, Entity, Event, EventBatch, Gap, Incident, NodeProgress, Verdict
 from tests.strategies import (
     CLUSTER,
     JOB_KEY,
@@ -29,6 +29,7 @@ from tests.strategies import (
 
 RULES = load_rules()
 END_NS = T0 + 700 * SECOND
+BETA_KEY = node_key("", CLUSTER, "beta", "boot-beta")
 
 
 def _new(key: str = JOB_KEY) -> Investigation:
@@ -238,16 +239,22 @@ def test_while_lines_pour_in_the_verdict_is_not_worked_out_for_each() -> None:
     assert len(_apply(investigation, node_progress("beta", T0), now_ns=T0 + SECOND)) == 1
 
 
-def test_a_verdict_that_no_longer_stands_is_withdrawn() -> None:
-    key = node_key("", CLUSTER, "beta", "boot-beta")
-    investigation = _new(key)
-    hit = event("cuda.oom", node="beta", source="rank1", rank=1, at_ns=T0 + 60 * SECOND)
-    (first,) = _apply(investigation, event_batch("beta", 1, [hit], job_key=key))
-    before = lost_gpu("beta", at_ns=T0)
-    found = _apply(investigation, event_batch("beta", 2, [before], job_key=key), now_ns=T0 + 10 * SECOND)
-    if first.verdict_id in {v.verdict_id for v in found if not v.withdrawn}:
-        return
-    assert [v.withdrawn for v in found if v.verdict_id == first.verdict_id] in ([], [True])
+def test_a_verdict_that_no_longer_stands_is_withdrawn_once() -> None:
+    investigation = _new(BETA_KEY)
+    failed = event("elastic.failed", node="beta", source="agent", pid=800, at_ns=T0 + 60 * SECOND,
+                   attributes={"exitcode": "-9", "pid": "800"})  # fmt: skip
+    (first,) = _apply(investigation, event_batch("beta", 1, [failed], job_key=BETA_KEY))
+    assert incident_of(first).class_ == "infra/process_killed"
+    killed = event("host.oom.kill", node="beta", source="kern", pid=800, at_ns=T0 + 58 * SECOND, role="cause",
+                   attributes={"kind": "global", "pid": "800"})  # fmt: skip
+    found = _apply(investigation, event_batch("beta", 2, [killed], job_key=BETA_KEY), now_ns=T0 + 10 * SECOND)
+    assert [(v.verdict_id == first.verdict_id, v.withdrawn) for v in found] == [(False, False), (True, True)]
+    assert incident_of(found[0]).class_ == "resource/host_oom"
+
+    investigation = Investigation.restore(RULES, "test", investigation.snapshot())
+    end = node_progress("beta", END_NS, ended=True, job_key=BETA_KEY)
+    later = _apply(investigation, end, now_ns=T0 + 20 * SECOND)
+    assert [(v.verdict_id, v.withdrawn) for v in later] == [(found[0].verdict_id, False)]
 
 
 def test_ids_come_from_the_job_and_not_from_the_verdict() -> None:
@@ -256,6 +263,80 @@ def test_ids_come_from_the_job_and_not_from_the_verdict() -> None:
     assert as_lost.verdict_id == as_memory.verdict_id
     other_job = _apply(_new(f"{CLUSTER}/7002/0"), event_batch("beta", 1, [lost_gpu("beta")]))[0]
     assert other_job.verdict_id != as_lost.verdict_id
+
+
+# --- what may not decide ------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_left_out_for_its_clock_does_not_hold_the_watermark_and_is_named() -> None:
+    investigation = _new()
+    both = [event_batch("alpha", 1, [placed(0, "alpha")]), event_batch("beta", 1, [lost_gpu("beta")])]
+    bad = msgspec.structs.replace(node_progress("alpha", 0), excluded="the clock runs 9000 s behind")
+    (verdict, *_) = reversed(_apply(investigation, *both, bad, node_progress("beta", END_NS), now_ns=T0))
+    incident = incident_of(verdict)
+    assert incident.verdict == "settled"
+    assert [(gap.node, gap.reason) for gap in incident.gaps] == [
+        ("alpha", "the clock runs 9000 s behind; left out of the watermark")
+    ]
+
+
+def test_a_node_whose_clock_was_set_again_holds_the_watermark_again() -> None:
+    investigation = _new()
+    both = [event_batch("alpha", 1, [placed(0, "alpha")]), event_batch("beta", 1, [lost_gpu("beta")])]
+    bad = msgspec.structs.replace(node_progress("alpha", 0), excluded="the clock runs 9000 s behind")
+    found = _apply(investigation, *both, bad, node_progress("alpha", T0), node_progress("beta", END_NS))
+    assert {incident_of(verdict).verdict for verdict in found} == {"provisional"}
+
+
+def test_when_every_clock_is_bad_nothing_settles_before_the_end() -> None:
+    investigation = _new()
+    bad = msgspec.structs.replace(node_progress("beta", 0), excluded="the clock runs 9000 s behind")
+    found = _apply(investigation, event_batch("beta", 1, [lost_gpu("beta")]), bad)
+    assert {incident_of(verdict).verdict for verdict in found} == {"provisional"}
+    end = msgspec.structs.replace(bad, ended=True)
+    assert [incident_of(verdict).verdict for verdict in _apply(investigation, end)] == ["settled"]
+
+
+def test_what_was_old_at_first_sight_opens_nothing_and_adds_nothing() -> None:
+    old = msgspec.structs.replace(lost_gpu("beta"), alerts=False)
+    investigation = _new()
+    assert _apply(investigation, event_batch("beta", 1, [old]), node_progress("beta", END_NS, ended=True)) == []
+    fresh = msgspec.structs.replace(lost_gpu("beta", at_ns=T0 + 60 * SECOND), offset=90, event_id="fresh")
+    (verdict, *_) = _apply(investigation, event_batch("beta", 2, [fresh]), now_ns=T0 + SECOND)
+    assert [step.count for step in incident_of(verdict).chain] == [1]
+
+
+def test_a_fault_of_a_node_where_the_job_has_no_rank_is_not_the_cause_but_stands_beside() -> None:
+    story = [placed(0, "alpha"), placed(1, "beta", bus="0000:5e:00.0"), waited(0, "alpha"), waited(1, "beta")]
+    ends = [node_progress(node, END_NS, ended=True) for node in ("alpha", "beta", "gamma")]
+    for node, main in (("gamma", "unknown/collective_timeout"), ("beta", "hardware/gpu_xid_79")):
+        fault = event_batch(node, 9, [lost_gpu(node)])
+        found = _apply(_new(), event_batch("alpha", 1, story[::2]), event_batch("beta", 1, story[1::2]), fault, *ends)
+        last = {verdict.verdict_id: verdict for verdict in found}.values()
+        told = {(incident_of(v).class_, v.main) for v in last if not v.withdrawn}
+        beside = set() if node == "beta" else {("hardware/gpu_xid_79", False)}
+        assert told == {(main, True)} | beside
+
+
+def test_a_node_is_not_outside_while_a_rank_is_not_placed_yet() -> None:
+    story = [placed(0, "alpha", world=3), placed(1, "beta", world=3), waited(0, "alpha")]
+    fault = event_batch("gamma", 1, [lost_gpu("gamma")])
+    ends = [node_progress(node, END_NS, ended=True) for node in ("alpha", "gamma")]
+    found = _apply(_new(), event_batch("alpha", 1, story), fault, *ends)
+    assert incident_of(found[-1]).class_ == "hardware/gpu_xid_79"
+
+
+def test_a_rank_that_moved_is_blamed_where_it_ran_when_its_line_was_written() -> None:
+    moves = [
+        event("nccl.init", at_ns=T0 + at_s * SECOND, node=node, source=node, rank=1, pid=pid, role="context", bus=bus,
+              attributes={"nranks": "2", "rank": "1"})
+        for at_s, node, pid, bus in ((0, "alpha", 10_000, "0000:9a:00.0"), (100, "beta", 9_999, "0000:1a:00.0"))
+    ]  # fmt: skip
+    for at_s, node, pid in ((50, "alpha", 10_000), (150, "beta", 9_999)):
+        hit = event("cuda.oom", node="login", source="job", rank=1, at_ns=T0 + at_s * SECOND)
+        hit = msgspec.structs.replace(hit, subject=Entity(rank=1))
+        (verdict,) = _apply(_new(), event_batch("login", 1, [*moves, hit]))
+        assert [(c.node, c.rank, c.pid) for c in incident_of(verdict).culprits] == [(node, 1, pid)]
 
 
 # --- silence as evidence ------------------------------------------------------------------------------------------

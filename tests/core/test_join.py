@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.join import Join
+from pipeline.core.join import FORGET_NS, Join
 from pipeline.core.outputs import Output
 from schemas.records import Engine, Incident, Job, Verdict
 from tests.strategies import CLUSTER, SECOND, T0, incidents, text
@@ -173,3 +173,57 @@ def test_the_last_revision_of_each_incident_does_not_depend_on_the_order_or_on_r
 
     shuffled = [*(_STORY[n] for n in order), *_STORY[4:]]
     assert last_said(shuffled, cuts) == last_said(_STORY, set())
+
+
+def test_the_time_of_detection_outlives_revisions_withdrawal_and_restart() -> None:
+    join = Join()
+    (first,) = _apply(join, _verdict("a"))
+    assert first.detected_at == "2026-03-04T05:06:07.000000Z"
+    story = [_verdict("a", confidence=0.8), _gone("a"), _verdict("a", confidence=0.7), _verdict("a", confidence=0.6)]
+    said = []
+    for number, verdict in enumerate(story, 1):
+        join = Join.restore(join.snapshot())
+        said += _apply(join, verdict, now_ns=T0 + number * 60 * SECOND)
+    assert [(incident.revision, incident.detected_at) for incident in said] == [
+        (revision, first.detected_at) for revision in (2, 3, 4, 5)
+    ]
+
+
+def test_a_verdict_is_forgotten_seven_days_after_it_was_last_said() -> None:
+    join = Join()
+    assert FORGET_NS == 7 * 86_400 * SECOND
+    _apply(join, _verdict("node", key=NODE_KEY), now_ns=T0)
+    _apply(join, _verdict("node", key=NODE_KEY), now_ns=T0 + SECOND)
+    kept_ns = T0 + SECOND + FORGET_NS
+    assert [i.incident_id for i in _apply(Join.restore(join.snapshot()), _verdict("a"), now_ns=kept_ns)] == [
+        "a",
+        "node",
+    ]
+    assert [i.incident_id for i in _apply(join, _verdict("a"), now_ns=kept_ns + 1)] == ["a"]
+    assert list(msgspec.json.decode(join.snapshot())["standing"]) == ["a"]
+
+
+def test_what_was_forgotten_holds_no_line() -> None:
+    join = Join()
+    _apply(join, *(_verdict(f"v{n}", key=f"{CLUSTER}/{n}/0", roots=[f"line-{n}"]) for n in range(20)), now_ns=T0)
+    size = len(join.snapshot())
+    _apply(join, _verdict("last", roots=["line-3"]), now_ns=T0 + FORGET_NS + 1)
+    assert len(join.snapshot()) < size / 10
+    assert set(join._by_line) == {"line-3"}
+
+
+def test_a_quiet_job_verdict_does_not_hide_the_fault_of_a_node_that_it_explains() -> None:
+    for class_ in ("scheduler/time_limit", "scheduler/preempted", "benign/shutdown_noise"):
+        join = Join()
+        assert [i.state for i in _apply(join, _verdict("node", key=NODE_KEY))] == ["open"]
+        assert _apply(join, _verdict("job", class_=class_, roots=["line-0"], explained=["line-1"])) == []
+        later = Join()
+        _apply(later, _verdict("job", class_=class_, roots=["line-0"], explained=["line-1"]))
+        assert [i.state for i in _apply(later, _verdict("node", key=NODE_KEY))] == ["open"]
+
+
+def test_a_node_stands_again_when_the_job_turns_out_to_have_ended_quietly() -> None:
+    join = Join()
+    _apply(join, _verdict("node", key=NODE_KEY), _verdict("job", roots=["line-0"], explained=["line-1"]))
+    quiet = _verdict("job", class_="scheduler/time_limit", roots=["line-0"], explained=["line-1"])
+    assert {(i.incident_id, i.state) for i in _apply(join, quiet)} == {("job", "retracted"), ("node", "open")}

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.placement import Facts, PlacementMap
 from schemas.records import Entity, Event
-from tests.strategies import event, placed
+from tests.strategies import SECOND, T0, event, placed
 
 EVENTS = [
     placed(0, "alpha", bus="0000:1b:00.0"),
@@ -77,3 +79,94 @@ def test_uuid_and_serial_are_joined_by_bus_id() -> None:
 
 def _fields(one: Event) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__struct_fields__}
+
+
+# --- a rank that moves --------------------------------------------------------------------------------------------
+
+# Each is one place at which a process of the rank lived: no two of them share anything.
+HOMES = [
+    Entity(node=node, pci_bus_id=bus, pid=pid, gpu_uuid=uuid, local_rank=local)
+    for node, bus, pid, uuid, local in (
+        ("alpha", "0000:9a:00.0", 10_000, "GPU-a", 4),
+        ("beta", "0000:1a:00.0", 9_999, "GPU-b", 0),
+        ("gamma", "0000:5e:00.0", 20_000, "GPU-c", 2),
+    )
+]
+
+
+def _init_at(home: Entity, at_s: int | None, *, hidden: tuple[str, ...] = ()) -> Event:
+    """The INIT line of rank 5 of 8 at one of its places, without the identifiers that are `hidden`."""
+    at_ns = None if at_s is None else T0 + at_s * SECOND
+    said = event("nccl.init", at_ns=at_ns, rank=5, attributes={"nranks": "8", "rank": "5"})
+    subject = msgspec.structs.replace(home, rank=5, **dict.fromkeys(hidden))
+    return msgspec.structs.replace(said, subject=subject, node=home.node or "")
+
+
+def _is_at(found: Entity, home: Entity) -> bool:
+    names = ("node", "pci_bus_id", "pid", "gpu_uuid", "local_rank")
+    return all(getattr(found, name) in (None, getattr(home, name)) for name in names)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(
+    ("at_s", "home"), [(-50, 0), (0, 0), (50, 0), (100, 1), (150, 1), (900, 2), (10_000, 2), (None, 2)]
+)
+def test_a_rank_is_where_it_last_began_before_the_line(at_s: int | None, home: int, backwards: bool) -> None:
+    moves = [_init_at(one, start_s) for one, start_s in zip(HOMES, (0, 100, 200), strict=True)]
+    placement = _map(*(reversed(moves) if backwards else moves))
+    found = placement.resolve(Entity(rank=5), None if at_s is None else T0 + at_s * SECOND)
+    assert found == msgspec.structs.replace(HOMES[home], rank=5)
+    assert placement.ranks[5] == msgspec.structs.replace(HOMES[2], rank=5)
+
+
+def test_a_line_of_the_old_place_gets_nothing_of_the_new_one() -> None:
+    placement = _map(_init_at(HOMES[0], 0), _init_at(HOMES[1], 100))
+    found = placement.resolve(Entity(node="alpha", rank=5), T0 + 150 * SECOND)
+    assert found == msgspec.structs.replace(HOMES[0], rank=5)
+
+
+@given(
+    lives=st.lists(
+        st.tuples(
+            st.sampled_from(HOMES),
+            st.one_of(st.none(), st.integers(0, 500)),
+            st.lists(st.sampled_from(("pci_bus_id", "pid", "gpu_uuid", "local_rank")), unique=True),
+        ),
+        min_size=1, max_size=8,
+    ),
+    at_s=st.one_of(st.none(), st.integers(-10, 600)),
+    known=st.sampled_from(("rank", "gpu_uuid", "pid")),
+)  # fmt: skip
+def test_no_rank_resolves_to_a_mixture_of_two_places(
+    lives: list[tuple[Entity, int | None, list[str]]], at_s: int | None, known: str
+) -> None:
+    placement = _map(*(_init_at(home, start_s, hidden=tuple(hidden)) for home, start_s, hidden in lives))
+    assert any(_is_at(placement.ranks[5], home) for home in HOMES)
+    at_ns = None if at_s is None else T0 + at_s * SECOND
+    asked = [Entity(rank=5)]
+    if known != "rank":
+        asked = [Entity(node=home.node, **{known: getattr(home, known)}) for home in HOMES]
+    for entity in asked:
+        assert any(_is_at(placement.resolve(entity, at_ns), home) for home in HOMES)
+
+
+def test_two_processes_of_one_rank_on_one_node_are_not_mixed() -> None:
+    again = msgspec.structs.replace(HOMES[0], pci_bus_id="0000:43:00.0", pid=10_001, gpu_uuid="GPU-d", local_rank=3)
+    placement = _map(_init_at(HOMES[0], 0), _init_at(again, 100))
+    assert placement.resolve(Entity(rank=5), T0 + 50 * SECOND).pid == 10_000
+    assert placement.resolve(Entity(rank=5), T0 + 150 * SECOND) == msgspec.structs.replace(again, rank=5)
+
+
+def test_a_late_line_of_an_old_process_gets_nothing_of_the_process_after_it() -> None:
+    again = msgspec.structs.replace(HOMES[0], pci_bus_id="0000:43:00.0", pid=10_001, gpu_uuid="GPU-d", local_rank=3)
+    placement = _map(_init_at(HOMES[0], 0), _init_at(again, 100))
+    found = placement.resolve(Entity(node="alpha", pid=10_000), T0 + 150 * SECOND)
+    assert found == msgspec.structs.replace(HOMES[0], rank=5)
+
+
+@given(st.permutations([(2, 0), (0, 10), (0, 60), (1, 100)]))
+def test_a_place_that_is_said_again_counts_from_the_first_time(said: list[tuple[int, int]]) -> None:
+    placement = _map(*(_init_at(HOMES[home], at_s) for home, at_s in said))
+    assert placement.resolve(Entity(rank=5), T0 + 5 * SECOND).node == "gamma"
+    assert placement.resolve(Entity(rank=5), T0 + 30 * SECOND).node == "alpha"
+    assert placement.resolve(Entity(rank=5), T0 + 130 * SECOND).node == "beta"

@@ -32,7 +32,7 @@ ATTRIBUTES = {
     for name in EVENTS
 }  # fmt: skip
 TEMPLATE_NAMES = {
-    "who", "node", "machine_id", "gpu_uuid", "serial", "pci_bus_id", "gpu_index", "nic", "link", "switch",
+    "who", "gpu", "node", "machine_id", "gpu_uuid", "serial", "pci_bus_id", "gpu_index", "nic", "link", "switch",
     "nvlink_domain", "rank", "local_rank", "pid", "process_group",
 }  # fmt: skip
 
@@ -119,7 +119,8 @@ def test_templates_use_names_that_a_culprit_has(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_reads_as_sentences(rule: Rule) -> None:
-    assert rule.explanation.endswith(".")
+    for sentence in (rule.explanation, rule.consequence, rule.not_network_because or ""):
+        assert not sentence.endswith("."), "the full stop is put where the sentence ends"
     for link in (*rule.before, *load_rules().effects(rule)):
         assert link.why
         assert link.why == link.why.strip()
