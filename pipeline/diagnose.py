@@ -10,7 +10,7 @@ from msgspec import Struct
 from pipeline.engine import Engine
 from pipeline.folder import FolderPlan, plan
 from pipeline.reader import records
-from schemas.records import Gap, Incident
+from schemas.records import Gap, Incident, RawBatch
 
 
 class Note(Struct, frozen=True, kw_only=True):
@@ -48,12 +48,14 @@ def diagnose(paths: Iterable[Path], *, node: str | None = None) -> Diagnosis:
 
 def diagnose_plan(folder: FolderPlan) -> Diagnosis:
     """Conclude over a folder whose files are already worked out."""
-    engine = Engine()
+    engine, broken = Engine(), []
     for keyed in records(folder):
+        if isinstance(keyed.record, RawBatch):
+            broken += keyed.record.gaps
         engine.feed(keyed.key, keyed.record)
     return Diagnosis(
         incidents=engine.incidents(), notes=[_note(i) for i in engine.notes()], gaps=folder.gaps,
-        unreadable=folder.unreadable,
+        unreadable=[*folder.unreadable, *broken],
     )  # fmt: skip
 
 

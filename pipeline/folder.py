@@ -35,12 +35,16 @@ from msgspec import Struct
 from pipeline.core.parse import is_kmsg, is_kmsg_continuation, parse_line
 from pipeline.core.stamps import date_of
 from pipeline.core.times import zone_offset_s
-from pipeline.logfiles import UnreadableFileError, head_lines, open_log
+from pipeline.logfiles import UnreadableFileError, head_lines, printable
 from schemas.records import ClockClaim, ClockReading, Gap
 
 MANIFEST: Final = "rootrank.toml"
 SAMPLE_LINES: Final = 400
 SECOND_NS: Final = 1_000_000_000
+# What fits the records' integers: a clock that starts at 1970 is off by half of this.
+MAX_SECONDS: Final = 4e9
+YEARS: Final = range(1970, 2262)
+COUNTS: Final = range(2**31)
 # Words of file names that say what a file is, not whose it is.
 _NOT_NAMES: Final = frozenset(
     (
@@ -167,19 +171,61 @@ def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
 def _manifest(paths: list[Path]) -> Manifest:
     for path in paths:
         file = path / MANIFEST if path.is_dir() else path.parent / MANIFEST
-        if file.is_file():
-            try:
-                manifest = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Manifest)
-            except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-                raise ManifestError(f"{file}: {error}") from None
-            if zone_offset_s(manifest.time_zone) is None:
-                raise ManifestError(f"{file}: time_zone {manifest.time_zone!r}: write it as +02:00")
-            return manifest
+        if file.is_symlink() or file.exists():
+            return _read_manifest(file)
     return Manifest()
 
 
+def _read_manifest(file: Path) -> Manifest:
+    name = printable(file)
+    if not file.is_file():
+        raise ManifestError(f"{name}: no regular file; move it away, or write the manifest there")
+    try:
+        manifest = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Manifest)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, OSError) as error:
+        raise ManifestError(f"{name}: {error}") from None
+    if wrong := _wrong_value(manifest):
+        raise ManifestError(f"{name}: {wrong}")
+    return manifest
+
+
+def _wrong_value(manifest: Manifest) -> str | None:
+    """The first value that cannot be true, by its key, and what to write."""
+    if zone_offset_s(manifest.time_zone) is None:
+        return f"time_zone {manifest.time_zone!r}: write it as +02:00"
+    if manifest.year is not None and manifest.year not in YEARS:
+        return f"year {manifest.year}: write one of {YEARS[0]} to {YEARS[-1]}"
+    if manifest.attempt not in COUNTS:
+        return f"attempt {manifest.attempt}: write a number of 0 or more"
+    for name, facts in manifest.files.items():
+        if facts.rank is not None and facts.rank not in COUNTS:
+            return f'files."{name}".rank {facts.rank}: write a number of 0 or more'
+    return next((wrong for name, node in manifest.nodes.items() if (wrong := _wrong_node_value(name, node))), None)
+
+
+def _wrong_node_value(name: str, facts: NodeFacts) -> str | None:
+    # A comparison with a NaN is never true.
+    if facts.clock_offset_s is not None and not abs(facts.clock_offset_s) <= MAX_SECONDS:
+        return f"nodes.{name}.clock_offset_s {facts.clock_offset_s}: write seconds, reference minus this clock"
+    if not 0 <= facts.clock_bound_s <= MAX_SECONDS:
+        return f"nodes.{name}.clock_bound_s {facts.clock_bound_s}: write seconds of 0 or more"
+    if not 0 <= facts.uptime_s <= MAX_SECONDS:
+        return f"nodes.{name}.uptime_s {facts.uptime_s}: write seconds of 0 or more"
+    if facts.wall_time is not None and not _is_moment(facts.wall_time):
+        return f"nodes.{name}.wall_time {facts.wall_time!r}: write an RFC 3339 time"
+    return None
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).year in YEARS
+    except ValueError:
+        return False
+
+
 def _job_name(paths: list[Path]) -> str:
-    return "-".join(sorted({(path if path.is_dir() else path.parent).resolve().name for path in paths})) or "job"
+    names = {printable((path if path.is_dir() else path.parent).resolve().name) for path in paths}
+    return "-".join(sorted(names)) or "job"
 
 
 def _files(paths: list[Path]) -> Iterator[tuple[str, Path]]:
@@ -188,11 +234,11 @@ def _files(paths: list[Path]) -> Iterator[tuple[str, Path]]:
     for path in paths:
         if path.is_dir():
             for file in sorted(p for p in path.rglob("*") if not p.is_dir() and p.name != MANIFEST):
-                yield file.relative_to(path).as_posix(), file
+                yield printable(file.relative_to(path)), file
         elif single[path.name] > 1:
-            yield "/".join(path.resolve().parts[-2:]), path
+            yield printable("/".join(path.resolve().parts[-2:])), path
         else:
-            yield path.name, path
+            yield printable(path.name), path
 
 
 def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> list[Gap]:
@@ -208,8 +254,7 @@ def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> lis
 def _look(name: str, path: Path) -> _Look | Gap:
     if path.exists() and not path.is_file():
         return Gap(source=name, reason="no regular file; not read")
-    with open_log(path) as stream:
-        lines = head_lines(stream, SAMPLE_LINES)
+    lines = head_lines(path, SAMPLE_LINES)
     text = "\n".join(lines)
     reason = _not_a_log(text, path)
     if reason:
@@ -274,7 +319,7 @@ def _nodes(
         ]
         plans.append(
             NodePlan(
-                reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=_reading(facts, reporter),
+                reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=_reading(facts),
                 claim=_claim(facts), sources=sources,
             )
         )  # fmt: skip
@@ -362,14 +407,11 @@ def _claim(facts: NodeFacts) -> ClockClaim | None:
     )
 
 
-def _reading(facts: NodeFacts, node: str) -> ClockReading:
+def _reading(facts: NodeFacts) -> ClockReading:
     """A reading that places the kernel's boot clock; all zero where nothing is known of it."""
     if facts.wall_time is None:
         return ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0)
-    try:
-        wall = datetime.fromisoformat(facts.wall_time)
-    except ValueError:
-        raise ManifestError(f"nodes.{node}.wall_time {facts.wall_time!r}: write an RFC 3339 time") from None
+    wall = datetime.fromisoformat(facts.wall_time)
     wall = wall if wall.tzinfo else wall.replace(tzinfo=UTC)
     up_ns = round(facts.uptime_s * 1e9)
     wall_ns = calendar.timegm(wall.utctimetuple()) * SECOND_NS + wall.microsecond * 1000

@@ -3,6 +3,7 @@
 import gzip
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,11 @@ class UnreadableFileError(OSError):
     """A file that cannot be opened or whose compression is broken; the text says which and why."""
 
 
+def printable(path: Path | str) -> str:
+    r"""A path as text that every encoding takes: bytes that are no UTF-8 become \xNN."""
+    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
+
+
 @contextmanager
 def open_log(path: Path) -> Iterator[IO[bytes]]:
     """The (decompressed) bytes of a file. The compression is told by its content."""
@@ -30,18 +36,35 @@ def open_log(path: Path) -> Iterator[IO[bytes]]:
             file.seek(0)
             yield _decompressed(file, head)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
-        raise UnreadableFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UnreadableFileError(f"{printable(path)}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _decompressed(file: IO[bytes], head: bytes) -> IO[bytes]:
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
     if kind == "gzip":
-        return io.BufferedReader(gzip.GzipFile(fileobj=file))
+        return io.BufferedReader(_Pieces(gzip.GzipFile(fileobj=file)))
     if kind == "xz":
-        return io.BufferedReader(lzma.LZMAFile(file))
+        return io.BufferedReader(_Pieces(lzma.LZMAFile(file)))
     if kind == "zstd":
         return io.BufferedReader(_Zstd(file))
     return file
+
+
+class _Pieces(io.RawIOBase):
+    """A decompressed stream, handed on as it comes: what stands before a break is not held back to fill a buffer."""
+
+    def __init__(self, stream: gzip.GzipFile | lzma.LZMAFile) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """As RawIOBase says. Raises what the stream raises where it is broken."""
+        piece = self._stream.read1(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 class _Zstd(io.RawIOBase):
@@ -90,11 +113,21 @@ def lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes, int]]:
         offset += length
 
 
-def head_lines(stream: IO[bytes], count: int) -> list[str]:
-    """The first lines of a stream as text; long ones cut."""
-    sample = []
-    for _, data, _ in lines(stream):
-        sample.append(body_of(data[:8192])[0])
-        if len(sample) == count:
-            break
+def head_lines(path: Path, count: int) -> list[str]:
+    """The first lines of a file as text; long ones cut. Of a file that breaks off: those before the break.
+
+    Raises:
+        UnreadableFileError: there is no line that can be read.
+
+    """
+    sample: list[str] = []
+    try:
+        with open_log(path) as stream:
+            for _, data, _ in lines(stream):
+                sample.append(body_of(data[:8192])[0])
+                if len(sample) == count:
+                    break
+    except UnreadableFileError:
+        if not sample:
+            raise
     return sample

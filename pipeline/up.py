@@ -8,12 +8,13 @@ import asyncio
 import http.client
 import logging
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from aiokafka.errors import KafkaError
 from msgspec import Struct
@@ -24,11 +25,13 @@ from pipeline.agents.stages import all_stages
 from pipeline.agents.topics import topic_plans
 from pipeline.core import keys
 from pipeline.embedded.clickhouse import ClickHouseServer
+from pipeline.embedded.datadir import private_folder
+from pipeline.embedded.errors import EmbeddedError
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.part import Part
 from pipeline.embedded.ports import free_port
 from pipeline.store import migrations
-from pipeline.store.clickhouse import Store, settings_from_url
+from pipeline.store.clickhouse import EMBEDDED_READER, Store, settings_from_url
 from pipeline.store.errors import StoreUnreachableError
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ CHECK_S: Final = 0.5
 WAIT_S: Final = 1.0
 # A process that lived shorter than this failed at its start; the pause before its next start doubles.
 SHORT_LIFE_S: Final = 10.0
+FIRST_PAUSE_S: Final = 0.5
 MAX_PAUSE_S: Final = 30.0
 
 
@@ -61,11 +65,28 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Addresses(Struct, frozen=True, kw_only=True):
-    """Where everything answers."""
+    """Where everything answers. `reader_user`: who reads the tables; empty: whom the URL names."""
 
     kafka: str
     clickhouse_url: str
     web: str
+    reader_user: str = ""
+
+    @property
+    def exports(self) -> str:
+        """The line that lets the other commands find everything from another shell."""
+        reader = f" CLICKHOUSE_READER_USER={self.reader_user}" if self.reader_user else ""
+        return (
+            f"export KAFKA_BOOTSTRAP={self.kafka} CLICKHOUSE_URL={self.clickhouse_url}{reader} ROOTRANK_URL={self.web}"
+        )
+
+
+class Startable(Protocol):
+    """What can be started again."""
+
+    @property
+    def running(self) -> bool: ...
+    def start(self) -> object: ...
 
 
 class Service:
@@ -74,38 +95,55 @@ class Service:
     def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
         self.name = name
         self._command = [sys.executable, "-m", "pipeline", *arguments]
-        self._part = Part(name=name, pid_file=folder / f"{name}.pid", log_file=folder / f"{name}.log")
-        self._started_s = 0.0
-        self._pause_s = 0.5
-        self._next_s = 0.0
+        self.log_file = folder / f"{name}.log"
+        self._part = Part(name=name, pid_file=folder / f"{name}.pid", log_file=self.log_file)
 
     @property
     def pid(self) -> int | None:
         """The process id, None where none runs."""
         return self._part.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._part.pid is not None
+
     def start(self) -> None:
         """Start the process."""
         self._part.start(self._command)
-        self._started_s = time.monotonic()
-
-    def keep_up(self) -> None:
-        """Start again a process that died, with growing pauses where it dies at once."""
-        if self._part.pid is not None:
-            return
-        now_s = time.monotonic()
-        if self._next_s == 0.0:
-            lived_s = now_s - self._started_s
-            self._pause_s = 0.5 if lived_s > SHORT_LIFE_S else min(self._pause_s * 2, MAX_PAUSE_S)
-            self._next_s = now_s + self._pause_s
-            log.warning("%s ended; starting it again (its log: %s)", self.name, self._part.log_file)
-        if now_s >= self._next_s:
-            self._next_s = 0.0
-            self.start()
 
     def stop(self) -> None:
         """End the process."""
         self._part.stop()
+
+
+class Keeper:
+    """Starts one part again whenever it died, with growing pauses where it dies at once or does not start."""
+
+    def __init__(self, name: str, part: Startable, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._part = part
+        self._now_s = now_s
+        self._started_s = now_s()
+        self._pause_s = FIRST_PAUSE_S
+        self._next_s: float | None = None
+
+    def keep_up(self) -> None:
+        """Start the part where it is time to. A start that fails is said, and tried again later."""
+        if self._part.running:
+            return
+        if self._next_s is None:
+            lived_s = self._now_s() - self._started_s
+            self._pause_s = FIRST_PAUSE_S if lived_s > SHORT_LIFE_S else min(self._pause_s * 2, MAX_PAUSE_S)
+            self._next_s = self._now_s() + self._pause_s
+            log.warning("%s does not run; starting it again in %.1f s", self._name, self._pause_s)
+        if self._now_s() < self._next_s:
+            return
+        try:
+            self._part.start()
+        except (EmbeddedError, OSError, subprocess.SubprocessError) as error:
+            log.warning("%s could not be started: %s", self._name, error)
+        self._started_s, self._next_s = self._now_s(), None
 
 
 class Stack:
@@ -142,18 +180,21 @@ class Stack:
         except BaseException:
             self.stop()
             raise
-        self.addresses = Addresses(kafka=kafka, clickhouse_url=clickhouse_url, web=web)
+        reader = EMBEDDED_READER if self._clickhouse else ""
+        self.addresses = Addresses(kafka=kafka, clickhouse_url=clickhouse_url, web=web, reader_user=reader)
         return self.addresses
 
     def run(self, stop: threading.Event) -> None:
         """Keep everything up until told to stop."""
+        keepers = [Keeper(f"{service.name} (its log: {service.log_file})", service) for service in self.services]
+        keepers += [
+            Keeper(name, part)
+            for name, part in (("Kafka", self._broker), ("ClickHouse", self._clickhouse))
+            if part is not None
+        ]
         while not stop.wait(CHECK_S):
-            for service in self.services:
-                service.keep_up()
-            for name, part in (("Kafka", self._broker), ("ClickHouse", self._clickhouse)):
-                if part is not None and not part.running:
-                    log.warning("%s ended; starting it again", name)
-                    part.start()
+            for keeper in keepers:
+                keeper.keep_up()
 
     def stop(self) -> None:
         """End everything that was started, in the order of the data flow."""
@@ -199,7 +240,7 @@ class Stack:
     def _start_services(self, kafka: str, clickhouse_url: str) -> str:
         self._say("starting worker, store and feed …")
         folder = self._settings.data / "services"
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         port = self._settings.port or free_port(WEB_PORT)
         workers = [
             Service(f"worker-{n}", ["worker", "--kafka", kafka, "--instance", f"{self._name}-{n}"], folder)

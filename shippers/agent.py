@@ -36,9 +36,7 @@ class Agent:
         self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
         self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq)
         self._writer = SpoolWriter(self._spool, self._reader, tell)
-        sink = sink or KafkaSink(
-            config.kafka, key_of(config.run, config.run_id, config.cluster, config.reporter)
-        )
+        sink = sink or KafkaSink(config.kafka, key_of(config.run, config.run_id, config.cluster, config.reporter))
         self._delivery = Delivery(self._spool, sink, self._clock.read, tell)
         self._beacons: Beacons | None = None
         if config.clock.beacon and config.clock.static is None:

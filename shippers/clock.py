@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from schemas.records import ClockReading
+from shippers.attributes import zone_text
 from shippers.config import Config
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -20,6 +21,9 @@ class Clock(Protocol):
 
     def observed_ns(self) -> int:
         """Wall time in ns for "observed"; 0 where no host clock may be used."""
+
+    def zone(self) -> str | None:
+        """The zone of local time now, as `+HH:MM`; None where no host clock may be used."""
 
 
 class HostClock:
@@ -40,6 +44,10 @@ class HostClock:
         """Wall time now, in ns."""
         return time.time_ns()
 
+    def zone(self) -> str | None:
+        """The offset of this host's local time from UTC now."""
+        return zone_text(time.localtime().tm_gmtoff)
+
 
 class StaticClock:
     """A reading that somebody recorded. It does not advance."""
@@ -55,6 +63,15 @@ class StaticClock:
     def observed_ns(self) -> int:
         """0: when a recorded line is read says nothing about it."""
         return 0
+
+    def zone(self) -> str | None:
+        """None: this host's zone says nothing about a recorded line."""
+        return None
+
+
+def no_zone() -> str | None:
+    """None: for sources whose local time is not this host's."""
+    return None
 
 
 def make_clock(config: Config) -> Clock:

@@ -14,9 +14,13 @@ from msgspec import Struct
 from schemas.lines import MAX_LINE_BYTES
 from schemas.records import ClockClaim, ClockReading
 from schemas.vocabulary import Run
+from shippers.attributes import problem_in
+from shippers.names import is_utf8
 
 ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
 MIB: Final = 1024 * 1024
+TEN_YEARS_NS: Final = 3652 * 86400 * 10**9
+_INT64: Final = (-(2**63), 2**63 - 1)
 # A byte may take six on the wire (\u0000), and a message may be 8 MiB: neither a line nor a batch may pass 1 MiB.
 MAX_BATCH_BYTES: Final = MIB
 _AGE_UNITS_NS: Final = {"s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
@@ -164,6 +168,8 @@ def _struct_in(kind: Any) -> type[Struct] | None:
 
 def _override(shape: dict[str, Any], overrides: Mapping[str, str]) -> None:
     for name, value in overrides.items():
+        if not is_utf8(value):
+            raise ConfigError(f"environment {name}: not UTF-8")
         *tables, key = name.removeprefix(ENV_PREFIX).lower().split("__")
         inner = shape
         for table in tables:
@@ -196,13 +202,10 @@ def _check_values(config: Config) -> None:
     _within("batch.linger_ms", config.batch.linger_ms, 1, 1000)
     _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
+    _check_clock(config.clock)
     seen: set[str] = set()
     for source in config.source:
-        if not source.path:
-            raise ConfigError(f'source "{source.name}" has no path')
-        if source.start_at:
-            parse_start_at(source.start_at)
-        _within(f'max_line_bytes of source "{source.name or source.path}"', source.max_line_bytes, 256, MAX_LINE_BYTES)
+        _check_source(source)
         name = source.name or source.path
         if name in seen:
             raise ConfigError(f'two sources are called "{name}"; give each its own name')
@@ -211,6 +214,27 @@ def _check_values(config: Config) -> None:
         raise ConfigError(
             'run = "replay" needs [clock.static]: the clock of this host says nothing about recorded lines'
         )
+
+
+def _check_clock(clock: ClockSettings) -> None:
+    if clock.claim is not None:
+        _within("clock.claim.offset_ns", clock.claim.offset_ns, -TEN_YEARS_NS, TEN_YEARS_NS)
+        _within("clock.claim.bound_ns", clock.claim.bound_ns, 0, TEN_YEARS_NS)
+    if clock.static is not None:
+        for name in clock.static.__struct_fields__:
+            _within(f"clock.static.{name}", getattr(clock.static, name), *_INT64)
+
+
+def _check_source(source: SourceSettings) -> None:
+    if not source.path:
+        raise ConfigError(f'source "{source.name}" has no path')
+    if source.start_at:
+        parse_start_at(source.start_at)
+    name = source.name or source.path
+    _within(f'max_line_bytes of source "{name}"', source.max_line_bytes, 256, MAX_LINE_BYTES)
+    problem = problem_in(source.kind, source.attributes)
+    if problem is not None:
+        raise ConfigError(f'attributes of source "{name}": {problem}')
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:

@@ -15,6 +15,7 @@ from schemas.topics import RAW
 from shippers.segment import Entry
 from shippers.sink import RecordRefusedError, Sink, SinkUnavailableError
 from shippers.spool import Spool
+from shippers.unwritable import encode_progress
 
 PROGRESS_EVERY_S: Final = 0.8
 SAY_AFTER_S: Final = 3.0
@@ -175,7 +176,7 @@ class Delivery:
             self._covered, clock=self._read_clock(), last_batch_seq=acked, spool_backlog_bytes=self._spool.backlog_bytes
         )
         try:
-            sent = self._send(codec.encode(now))
+            sent = self._send(encode_progress(now))
         except RecordRefusedError as refusal:
             self._tell(f"a progress record is refused: {refusal}")
             return is_all

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from schemas.records import SourceProgress
+from shippers.attributes import stated
+from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
+from shippers.names import printable
 from shippers.pieces import Moment
 from shippers.positions import SourcePosition
 from shippers.tail import LOOK_EVERY_NS, Tail
@@ -19,9 +22,13 @@ _NEW: Final = SourcePosition()  # "seen before, nothing read": from its beginnin
 class FileSet:
     """The tails of one configured source."""
 
-    def __init__(self, settings: SourceSettings, start_at: StartAt, saved: Mapping[str, SourcePosition | None]) -> None:
+    def __init__(
+        self, settings: SourceSettings, start_at: StartAt, saved: Mapping[str, SourcePosition | None],
+        zone: Callable[[], str | None] = no_zone,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._start_at = start_at
+        self._zone = zone
         self._saved = dict(saved)
         self._pattern = settings.path if glob.has_magic(settings.path) else None
         self._root = _fixed_part(settings.path)
@@ -57,7 +64,7 @@ class FileSet:
                 state="off",
                 kind=self._settings.kind,
                 reason=f"no file matches {self._settings.path}",
-                attributes={"kind": self._settings.kind, **self._settings.attributes},
+                attributes=stated(self._settings.kind, self._settings.attributes, self._zone()),
             )
         ]
 
@@ -93,21 +100,22 @@ class FileSet:
         return any(tail.has_finished(path, inode) for tail in self.tails.values())
 
     def _add(self, name: str, path: Path, saved: Callable[[str], SourcePosition | None]) -> None:
-        self.tails[name] = Tail(name, path, self._settings, self._start_at, saved(name), self._is_read)
+        self.tails[name] = Tail(name, path, self._settings, self._start_at, saved(name), self._is_read, self._zone)
 
     def _resume_globbed(self) -> None:
         for name, position in list(self._saved.items()):
-            if position is not None and position.path.startswith(str(self._root)) and self._matches(name, position):
-                self._add(name, Path(position.path), self._start_saved)
+            if position is not None and self._matches(name, position.real_path):
+                self._add(name, position.real_path, self._start_saved)
 
-    def _matches(self, name: str, position: SourcePosition) -> bool:
-        return name == self._name_of(Path(position.path))
+    def _matches(self, name: str, path: Path) -> bool:
+        return str(path).startswith(str(self._root)) and name == self._name_of(path)
 
     def _name_of(self, path: Path) -> str:
         try:
             inner = str(path.relative_to(self._root))
         except ValueError:
             inner = str(path)
+        inner = printable(inner)
         return f"{self._settings.name}/{inner}" if self._settings.name else inner
 
 

@@ -18,6 +18,7 @@ from shippers.pieces import Limit, Moment, Piece
 from shippers.plain import Shaped
 from shippers.positions import Position, SourcePosition
 
+_INT64_MAX: Final = 2**63 - 1
 _RECORD_BYTES: Final = 16 * 1024  # the kernel's own limit is 8 KiB; a smaller buffer is refused with EINVAL
 
 
@@ -35,9 +36,11 @@ def parse_record(head: str, continuations: list[str]) -> KernelRecord | None:
     """The record in its first line and the lines ` KEY=value` after it; None where the line is not a record."""
     prefix, separator, text = head.partition(";")
     fields = prefix.split(",")
-    if not separator or len(fields) < 4 or not all(value.isdecimal() for value in fields[:3]):
+    if not separator or len(fields) < 4 or not all(value.isdecimal() and len(value) < 20 for value in fields[:3]):
         return None
     priority, sequence, micros = (int(value) for value in fields[:3])
+    if sequence > _INT64_MAX or micros * 1000 > _INT64_MAX:
+        return None
     attributes = {"kmsg.priority": str(priority & 7), "kmsg.facility": str(priority >> 3)}
     for extra in fields[4:]:
         key, equals, value = extra.partition("=")

@@ -45,7 +45,10 @@ class Source(Protocol):
     """A named stream of lines."""
 
     name: str
-    attributes: dict[str, str]
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What holds for all lines that are read now."""
 
     def look(self, moment: Moment) -> None:
         """Look for what changed around the stream (rotation, creation, permission)."""

@@ -1,6 +1,8 @@
 """How far each source has been read: what the spool keeps beside every batch, and resumes from."""
 
+import os
 import zlib
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -44,11 +46,20 @@ class Finished(Struct, frozen=True, array_like=True):
 
 
 class SourcePosition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All generations of a source that are not read to their end (oldest first), and files that are."""
+    """All generations of a source that are not read to their end (oldest first), and files that are.
+
+    `path_bytes` stands for `path` where that is not UTF-8.
+    """
 
     path: str = ""
+    path_bytes: bytes = b""
     generations: tuple[Position, ...] = ()
     finished: tuple[Finished, ...] = ()
+
+    @property
+    def real_path(self) -> Path:
+        """The path to open."""
+        return Path(os.fsdecode(self.path_bytes) if self.path_bytes else self.path)
 
 
 Positions = dict[str, SourcePosition | None]  # None: the source is gone and forgotten
@@ -62,10 +73,21 @@ def mark_of(data: bytes) -> Mark:
 
 
 def encode(positions: Positions) -> bytes:
-    """Bytes for the spool."""
-    return msgspec.json.encode(positions)
+    """Bytes for the spool. A position that cannot be written is left out: its source is read again."""
+    try:
+        return msgspec.json.encode(positions)
+    except (TypeError, ValueError, OverflowError):
+        return msgspec.json.encode(dict(filter(_is_writable, positions.items())))
 
 
 def decode(data: bytes) -> Positions:
     """What `encode` wrote. Raises msgspec.DecodeError."""
     return _DECODER.decode(data) if data else {}
+
+
+def _is_writable(item: tuple[str, SourcePosition | None]) -> bool:
+    try:
+        msgspec.json.encode(item)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True

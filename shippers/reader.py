@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas import codec
 from schemas.records import ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
-from shippers.clock import Clock
+from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
 from shippers.kmsg import KernelRing
 from shippers.pieces import Limit, Moment, Piece, Source
 from shippers.positions import Positions
+from shippers.unwritable import encode_batch
 
 _PASS_BYTES: Final = 1024 * 1024
 _SOURCE_BYTES: Final = 512 * 1024  # of one source in one pass: a storm in one file does not keep others waiting
@@ -90,7 +90,7 @@ class Reader:
             machine_id=config.machine_id or None, clock_claim=config.clock.claim, clock_samples=batch.samples,
             records=batch.lines, gaps=batch.gaps, source_attributes=self._attributes(batch),
         )  # fmt: skip
-        return codec.encode(record)
+        return encode_batch(record)
 
     def progress(self, shipper_id: str, last_batch_seq: int) -> Progress:
         """How far all sources are read."""
@@ -124,7 +124,9 @@ class Reader:
             name = settings.name or settings.path
             self._rings.append(KernelRing(settings, start_at, self._clock.boot_id, saved.get(name)))
         else:
-            self._filesets.append(FileSet(settings, start_at, saved))
+            speaks_for_host = self._config.run in ("live", "drill")
+            zone = self._clock.zone if speaks_for_host else no_zone
+            self._filesets.append(FileSet(settings, start_at, saved, zone))
 
     def _in_turn(self) -> list[Source]:
         """All sources, each pass beginning with another."""

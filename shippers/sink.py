@@ -4,6 +4,7 @@ A sink takes one record at a time and says when it is safe. So the order is kept
 under the same batch number, before any later one is.
 """
 
+import contextlib
 import socket
 import sys
 import threading
@@ -71,6 +72,14 @@ class StdoutSink:
 
     def close(self) -> None:
         """Nothing: the stream is not ours."""
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]  # the library has no types
+    """A producer that can be closed while Kafka is away: the library's own close stops at what it cannot flush."""
+
+    def flush(self, timeout: float | None = None) -> None:
+        with contextlib.suppress(kafka_errors.KafkaError):
+            super().flush(timeout)
 
 
 class KafkaSink:
@@ -150,7 +159,7 @@ def connect(settings: KafkaSettings, **changes: Any) -> KafkaProducer:
     if not any(_listens(address) for address in addresses(settings)):
         raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: nothing listens there")
     try:
-        return KafkaProducer(**options)
+        return _Producer(**options)
     except kafka_errors.KafkaError as error:
         raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {describe(error)}") from None
     except OSError as error:

@@ -14,9 +14,12 @@ from typing import Final
 
 from schemas.records import Gap, SourceProgress
 from schemas.vocabulary import SourceState
+from shippers.attributes import stated
+from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
 from shippers.generation import Chunk, Generation, ReplacedError
 from shippers.kmsg import shape_file
+from shippers.names import is_utf8, printable
 from shippers.pieces import Limit, Moment, Piece
 from shippers.plain import Shaped, shape_lines
 from shippers.positions import Position, SourcePosition
@@ -38,12 +41,15 @@ class Tail:
     def __init__(
         self, name: str, path: Path, settings: SourceSettings, start_at: StartAt, saved: SourcePosition | None,
         is_read_elsewhere: Callable[[Path, int], bool] = lambda path, inode: False,
+        zone: Callable[[], str | None] = no_zone,
     ) -> None:  # fmt: skip
         self.name = name
         self.path = path
-        self.attributes = {"kind": settings.kind, **settings.attributes}
         self.is_gone = False
         self._settings = settings
+        self._zone = zone
+        self._shown = printable(str(path))
+        self._is_utf8 = is_utf8(str(path))
         self._start_at = start_at
         self._saved = saved
         self._known_before = saved is not None
@@ -60,6 +66,11 @@ class Tail:
         self._at_end = False
         self._unsaved = False
         self._look_mono_ns = self._next_read_mono_ns = self._read_mono_ns = 0
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What holds for all lines that are read now."""
+        return stated(self._settings.kind, self._settings.attributes, self._zone())
 
     def open_inodes(self) -> set[int]:
         """Files that are being read."""
@@ -119,7 +130,8 @@ class Tail:
         if self.is_gone:
             return None
         return SourcePosition(
-            path=str(self.path),
+            path=str(self.path) if self._is_utf8 else "",
+            path_bytes=b"" if self._is_utf8 else os.fsencode(self.path),
             generations=tuple(each.position() for each in self._generations()),
             finished=self._finished.saved(),
         )
@@ -146,7 +158,7 @@ class Tail:
             self._begin_again(generation, replaced.position, moment)
             return self._piece()
         except OSError as error:
-            self._state, self._reason = "refused", f"{self.path}: {_why(error)}"
+            self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
             return None
         if generation.size != size_before:
             generation.grew_mono_ns = moment.mono_ns
@@ -195,7 +207,7 @@ class Tail:
             if self._current is None or status.st_ino != self._current.inode:
                 if not stat.S_ISREG(status.st_mode):
                     self._leave_current(moment)
-                    self._state, self._reason = "refused", f"{self.path}: not a regular file"
+                    self._state, self._reason = "refused", f"{self._shown}: not a regular file"
                     return
                 self._change_file(status.st_ino, moment)
             elif status.st_mtime_ns != self._last_mtime_ns and self._current.is_empty:
@@ -203,11 +215,11 @@ class Tail:
             self._state, self._reason, self.is_gone = "on", None, False
         except FileNotFoundError:
             self._leave_current(moment)
-            self._state, self._reason = "off", f"{self.path}: does not exist"
+            self._state, self._reason = "off", f"{self._shown}: does not exist"
             self.is_gone = not self._old
             self._known_before = True  # a file that is made while we look is read from its beginning
         except OSError as error:
-            self._state, self._reason = "refused", f"{self.path}: {_why(error)}"
+            self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
 
     def _change_file(self, inode: int, moment: Moment) -> None:
         """Another file is under the path: leave the one before, catch up with those between, open this one."""
@@ -261,7 +273,7 @@ class Tail:
             try:
                 adopted = self._began(Generation.open(path), moment)
             except OSError as error:
-                self._gap(f"the rotated file {path.name} cannot be read: {_why(error)}", 0)
+                self._gap(f"the rotated file {printable(path.name)} cannot be read: {_why(error)}", 0)
             else:
                 adopted.left_mono_ns = moment.mono_ns
                 self._old.append(adopted)

@@ -164,11 +164,29 @@ def test_a_manifest_states_claims_and_what_a_file_is(tmp_path: Path) -> None:
         ("time_zone = 'Mars'", "Mars"),
         ("[nodes.gx-02]\nwall_time = 'noon'", "gx-02"),
         ("[nodes.gx-02]\nclock_offset_s = 'x'", "clock_offset_s"),
+        ("[nodes.gx-02]\nclock_offset_s = nan", "rootrank.toml: nodes.gx-02.clock_offset_s nan"),
+        ("[nodes.gx-02]\nclock_offset_s = 1e300", "rootrank.toml: nodes.gx-02.clock_offset_s"),
+        ("[nodes.gx-02]\nclock_offset_s = 1\nclock_bound_s = -0.5", "rootrank.toml: nodes.gx-02.clock_bound_s -0.5"),
+        ("[nodes.gx-02]\nclock_bound_s = inf", "rootrank.toml: nodes.gx-02.clock_bound_s inf"),
+        ("[nodes.gx-02]\nuptime_s = nan", "rootrank.toml: nodes.gx-02.uptime_s nan"),
+        ("[nodes.gx-02]\nwall_time = '0001-01-01T00:00:00Z'", "rootrank.toml: nodes.gx-02.wall_time"),
+        ("year = 0", "rootrank.toml: year 0"),
+        ("[files.'gx-01/rank0.log']\nrank = -1", "rank -1"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_says_file_and_field(tmp_path: Path, text: str, says: str) -> None:
     _write(_two_nodes(tmp_path), {"rootrank.toml": text})
     with pytest.raises(ManifestError, match=says):
+        plan([tmp_path])
+
+
+def test_a_manifest_that_is_a_folder_or_leads_nowhere_is_said(tmp_path: Path) -> None:
+    (_two_nodes(tmp_path) / "rootrank.toml").mkdir()
+    with pytest.raises(ManifestError, match=r"rootrank\.toml: no regular file"):
+        plan([tmp_path])
+    (tmp_path / "rootrank.toml").rmdir()
+    (tmp_path / "rootrank.toml").symlink_to(tmp_path / "gone")
+    with pytest.raises(ManifestError, match=r"rootrank\.toml: no regular file"):
         plan([tmp_path])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.report import look_of, render_diagnosis, render_html, render_table, render_text, words
 from pipeline.report.class_words import CLASS_WORDS
-from schemas.records import Action, Culprit, Gap, Incident
+from schemas.records import Action, Coverage, Culprit, Gap, Incident
 from schemas.vocabulary import CLASSES, ActionKind
 
 replace = msgspec.structs.replace
@@ -51,9 +51,8 @@ def test_the_first_lines_say_what_broke_where_and_what_to_do() -> None:
 def test_the_chain_shows_role_place_time_error_lag_address_and_text() -> None:
     text = render_text(load("fell_off_the_bus"), width=140)
 
-    assert "root    aur-g017 GPU 3  02:11:07.482  ± 820 µs" in text
-    assert "+128 ms" in text
-    assert "aur-g017/kern.log:8812" in text
+    assert "  1  root                  aur-g017 GPU 3\n     02:11:07.482 ± 820 µs  aur-g017/kern.log:8812\n" in text
+    assert "cascade  +128 ms" in text
     assert "GPU has fallen off the bus." in text
     assert "<- 1: rank 27 runs on this GPU and lost it (order certain)" in text
 
@@ -220,3 +219,40 @@ def test_a_culprit_is_named_by_what_is_known(culprit: Culprit, said: str) -> Non
 )
 def test_a_time_that_is_none_sorts_last_and_breaks_nothing(when: str | None, check: Callable[[int], bool]) -> None:
     assert check(words.instant_ns(when))
+
+
+@pytest.mark.parametrize(
+    ("confidence", "said"),
+    [(0.42, "42 %"), (1.0, "99 %"), (1e308, "99 %"), (-1e308, "0 %"), (float("nan"), "0 %"), (float("inf"), "99 %")],
+)
+def test_a_confidence_is_a_percentage_whatever_was_sent(confidence: float, said: str) -> None:
+    assert words.percent(confidence) == said
+
+
+def test_numbers_beyond_reason_break_no_report() -> None:
+    full = load("fell_off_the_bus")
+    chain = [replace(step, lag_ns=10**400, error_ns=-(10**400)) for step in full.chain]
+    recovery = replace(full.recovery, lost_gpu_hours=1e308)
+    incident = replace(full, confidence=1e308, chain=chain, recovery=recovery)
+
+    for text in (render_text(incident), render_table([incident]), render_html([incident], [], [])):
+        assert len(text) < 100_000
+
+
+def test_long_names_and_long_lists_are_cut_and_say_so() -> None:
+    full = load("fell_off_the_bus")
+    silent = [f"n{number:04d}" for number in range(5_000)]
+    culprits = [replace(full.culprits[0], node="n" * 5_000)]
+    reach = replace(full.blast_radius, silent_ranks=list(range(0, 9_000, 2)))
+    gaps = [Gap(source=f"s{number}", reason="gone") for number in range(3_000)]
+    incident = replace(
+        full, culprits=culprits, gaps=gaps, blast_radius=reach,
+        coverage={"kernel": Coverage(expected=5_008, seen=8, silent=silent)},
+    )  # fmt: skip
+
+    for text in (render_text(incident, width=200), render_html([incident], [], [])):
+        assert "n0000" in text
+        assert "… and 4,990 more" in text
+        assert "… and 4,480 more" in text
+        assert "characters)" in text
+        assert len(text) < 40_000

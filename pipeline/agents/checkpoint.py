@@ -11,6 +11,11 @@ After a crash, messages beyond a snapshot are read again and give the same outpu
 are skipped. After every assignment all memory is dropped and loaded again from the snapshot topic, because Faust reads
 kept partitions again from their committed offsets too. Within an assignment each partition must deliver every offset
 exactly once and in order; a gap stops the app, which then reads again from its committed offsets.
+
+What is lost: a state that cannot be saved (larger than the snapshot topic takes, or not encodable) works on in memory
+and holds its messages until the stage holds `held_messages`; then they are acknowledged with a warning, so that their
+neighbours go on. When the worker ends or its partitions move after that, the entity goes on from its last snapshot
+that fitted, or from nothing where there was none, and never sees the messages that were acknowledged since.
 """
 
 import asyncio
@@ -25,6 +30,7 @@ from aiokafka.errors import MessageSizeTooLargeError
 from pipeline.agents.changelog import Changelog
 from pipeline.agents.fold import SECOND_NS, Output, Stage
 from pipeline.agents.ledger import Ledger
+from pipeline.agents.outbox import Outbox, acknowledged
 from pipeline.agents.states import Planned, States
 
 log = logging.getLogger(__name__)
@@ -52,7 +58,7 @@ class StageRunner:
         self._states = States(stage, changelog.topic)
         self._pace = stage.pace
         self._ledgers: dict[int, Ledger] = {}
-        self._pending: list[asyncio.Future[Any]] = []
+        self._outbox = Outbox(app, stage, self._states)
         self._generation = -1
         self._open = False
         self._stopping = False
@@ -129,7 +135,10 @@ class StageRunner:
         await self._wait_for_room()
         async with self._stepping:
             if self._open and not self._stopping and self._is_current(message):
-                await self._send(message, self._step(message))
+                await self._outbox.send(message, self._step(message))
+                self._states.flood.check(message.partition, message.offset)
+                # The payload is not needed again: a held message then costs some 300 bytes whatever it carried.
+                message.key = message.value = None
 
     def _is_current(self, message: Any) -> bool:
         app = self._app
@@ -146,6 +155,9 @@ class StageRunner:
     def _held(self) -> int:
         return sum(len(ledger) for ledger in self._ledgers.values())
 
+    def _is_crowded(self) -> bool:
+        return self._held() >= self._pace.held_messages
+
     def _step(self, message: Any) -> Iterable[Output]:
         ledger = self._ledgers[message.partition]
         if message.offset < ledger.expected:
@@ -156,8 +168,6 @@ class StageRunner:
         ledger.add(message, entity)
         if entity is not None and entity.asked:
             self._due.set()
-        # The payload is not needed again: a held message then costs some 300 bytes whatever it carried.
-        message.key = message.value = None
         return outputs
 
     def _check_hole(self, hole: Hole) -> None:
@@ -167,25 +177,6 @@ class StageRunner:
         self._known_holes.add(hole)
         raise SkippedMessagesError("{}/{}: offset {} was expected, {} came".format(*hole))
 
-    async def _send(self, message: Any, outputs: Iterable[Output]) -> None:
-        for output in outputs:
-            value = self.stage.encode(output.record)
-            try:
-                await self._hand_over(output.topic, output.key, value, None)
-            except MessageSizeTooLargeError:
-                error = ValueError(f"its output of {len(value)} bytes is too large for topic {output.topic}")
-                letter = self._states.bad(message, error)
-                await self._hand_over(letter.topic, letter.key, self.stage.encode(letter.record), None)
-            self.counters.outputs += 1
-
-    async def _hand_over(self, topic: str, key: bytes, value: bytes | None, partition: int | None) -> None:
-        producer = self._app.producer
-        try:
-            future = await producer.send(topic, key, value, partition, None, None)
-        except Exception as error:
-            raise (error.__cause__ or error) from None
-        self._pending.append(future)
-
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
     async def checkpoint(self, *, min_age_s: float | None = None) -> None:
@@ -193,8 +184,9 @@ class StageRunner:
 
         The default age is that of the stage; too many held messages lower it to nothing.
         """
+        crowded = self._is_crowded()
         if min_age_s is None:
-            min_age_s = 0.0 if self._held() >= self._pace.held_messages else self._pace.entity_age_s
+            min_age_s = 0.0 if crowded else self._pace.entity_age_s
         async with self._checkpointing:
             generation = self._generation
             plan = await self._plan(generation, min_age_s)
@@ -202,16 +194,19 @@ class StageRunner:
                 if not self._may_write(generation):
                     return
                 # Taken after the plan: these include the outputs of every planned state.
-                outputs, self._pending = self._pending, []
+                outputs = self._outbox.take()
                 marks = {partition: ledger.expected for partition, ledger in self._ledgers.items()}
-            await _all_acknowledged(outputs)
+            await self._outbox.settle(outputs)
             if not self._may_write(generation):
                 return
-            await self._write(plan)
+            written = await self._write(plan)
             if not self._may_write(generation):
                 return
-            self._states.saved(plan)
+            self._states.saved(written)
             self._acknowledge(marks)
+            if crowded and self._is_crowded() and not self._stopping:
+                self._states.let_go(marks)
+                self._acknowledge(marks)
             self._states.drop_idle()
             self.counters.checkpoints += 1
 
@@ -225,17 +220,34 @@ class StageRunner:
             async with self._stepping:
                 if not self._may_write(generation):
                     return []
-                plan.append(self._states.plan(entity))
+                planned = self._states.plan(entity)
+            if planned is not None:
+                plan.append(planned)
             await asyncio.sleep(0)
         return plan
 
-    async def _write(self, plan: list[Planned]) -> None:
-        topic, producer = self._changelog.topic, self._app.producer
-        sent = [
-            await producer.send(topic, planned.entity.key, planned.packed, planned.entity.partition, None, None)
-            for planned in plan
-        ]
-        await _all_acknowledged(sent)
+    async def _write(self, plan: list[Planned]) -> list[Planned]:
+        """Returns what the broker has; the rest is too large for it."""
+        sent, futures = [], []
+        for planned in plan:
+            try:
+                futures.append(await self._append(planned.entity.key, planned.packed, planned.entity.partition))
+                sent.append(planned)
+            except MessageSizeTooLargeError:
+                self._too_large(planned)
+        written = []
+        for planned, is_taken in zip(sent, await acknowledged(futures), strict=True):
+            if is_taken:
+                written.append(planned)
+            else:
+                self._too_large(planned)
+        return written
+
+    async def _append(self, key: bytes, packed: bytes | None, partition: int) -> asyncio.Future[Any]:
+        return await self._outbox.produce(self._changelog.topic, key, packed, partition)
+
+    def _too_large(self, planned: Planned) -> None:
+        self._states.cannot_save(planned.entity, f"{len(planned.packed)} bytes compressed are too large")
 
     def _acknowledge(self, marks: dict[int, int]) -> None:
         consumer = self._app.consumer
@@ -251,7 +263,7 @@ class StageRunner:
         self._loaded.clear()
         self._states.clear()
         self._ledgers.clear()
-        self._pending.clear()
+        self._outbox.take()
         self._room.set()
 
     # --- old entities ----------------------------------------------------------------------------------------------
@@ -275,12 +287,6 @@ class StageRunner:
             generation = self._generation
             if self._states.is_unsaved(key) or self._committed(partition) <= applied or not self._may_write(generation):
                 return
-            await (await self._app.producer.send(self._changelog.topic, key, None, partition, None, None))
+            await (await self._append(key, None, partition))
             if self._may_write(generation):
                 self._states.forget(partition, key)
-
-
-async def _all_acknowledged(sent: list[asyncio.Future[Any]]) -> None:
-    """Wait for the broker. Raises the first error: then nothing is acknowledged and the app stops."""
-    if sent:
-        await asyncio.gather(*sent)

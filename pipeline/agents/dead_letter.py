@@ -6,12 +6,14 @@ from schemas.records import DeadLetter
 from schemas.topics import DEAD_LETTER
 
 KEPT_BYTES = 1024 * 1024
+KEPT_KEY_BYTES = 4096
+KEPT_REASON_CHARACTERS = 2000
 
 
 def dead_letter(bad: BadMessage) -> Output:
-    """The dead letter of a message. Bytes beyond 1 MiB are cut off, and the reason says so."""
+    """The dead letter of a message; it can always be sent. Bytes beyond 1 MiB are cut off, and the reason says so."""
     value = bad.value or b""
-    reason = bad.reason
+    reason = bad.reason[:KEPT_REASON_CHARACTERS].encode("utf-8", "backslashreplace").decode()
     if len(value) > KEPT_BYTES:
         reason = f"{reason} (first {KEPT_BYTES} of {len(value)} bytes kept)"
     record = DeadLetter(
@@ -20,7 +22,7 @@ def dead_letter(bad: BadMessage) -> Output:
         offset=bad.offset,
         reason=reason,
         data=encode_bytes(value[:KEPT_BYTES]),
-        key=None if bad.key is None else bad.key.decode("utf-8", "backslashreplace"),
+        key=None if bad.key is None else bad.key[:KEPT_KEY_BYTES].decode("utf-8", "backslashreplace"),
         observed_time_unix_nano=bad.now_ns,
     )
     return Output(topic=DEAD_LETTER.name, key=f"{bad.topic}/{bad.partition}/{bad.offset}".encode(), record=record)

@@ -51,7 +51,10 @@ def kafka_key(key: bytes, record: object) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
-    """When snapshots are written. What is in no snapshot yet is read again after a crash."""
+    """When snapshots are written, and when to stop. What is in no snapshot yet is read again after a crash.
+
+    `flood_messages`: more bad messages than this in a row in one partition stop the worker.
+    """
 
     tick_s: float = 1.0
     entity_age_s: float = 60.0
@@ -59,6 +62,7 @@ class Pace:
     held_messages: int = 50_000
     idle_entity_s: float = 120.0
     forget_after_s: float = 7 * DAY_S
+    flood_messages: int = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +70,14 @@ class Stage:
     """A source topic and the fold that eats it. `name` also names the snapshot topic.
 
     All messages of one entity must lie in one partition of the source topic: `entity_key` gives equal keys only to
-    messages whose Kafka keys put them into the same partition.
+    messages whose Kafka keys put them into the same partition. `decode` takes the Kafka key and the value, and raises
+    where they are no record of the topic or do not belong together.
     """
 
     name: str
     source_topic: str
     partitions: int
-    decode: Callable[[bytes | None], object]
+    decode: Callable[[bytes | None, bytes | None], object]
     encode: Callable[[Any], bytes]
     new: Callable[[bytes], Fold]
     restore: Callable[[bytes, bytes], Fold]

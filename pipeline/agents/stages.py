@@ -1,6 +1,7 @@
 """The three stages, cut as ARCHITECTURE.md draws them: which topic, which fold, which key."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from pipeline import VERSION
 from pipeline.agents.dead_letter import dead_letter
@@ -8,13 +9,53 @@ from pipeline.agents.fold import Pace, Stage
 from pipeline.core.align import NodeFold
 from pipeline.core.investigation import Investigation
 from pipeline.core.join import Join
+from pipeline.core.keys import job_key
 from pipeline.rules import load_rules
 from schemas import signals
-from schemas.codec import decode, encode
-from schemas.topics import EVENTS, RAW, VERDICTS
+from schemas.codec import UnreadableRecordError, decode, encode
+from schemas.records import Placement
+from schemas.topics import EVENTS, RAW, VERDICTS, key_of, run_prefix
 
 # Verdicts carry few messages and decide revisions: save early, so that little is worked out twice.
 QUICK = Pace(tick_s=0.5, entity_age_s=1.0)
+
+SHOWN_KEY_BYTES = 200
+
+
+def read_raw(key: bytes | None, data: bytes | None) -> object:
+    """A record of the raw topic under the key of its reporter; a placement, of its node. Raises otherwise."""
+    record = decode(RAW.name, data)
+    name = record.node if isinstance(record, Placement) else record.reporter
+    return _checked(key, record, [key_of(record.run, record.run_id, record.cluster, name)])
+
+
+def read_event(key: bytes | None, data: bytes | None) -> object:
+    """A record of the events topic under its job key; a placement, under that of a job in it. Raises otherwise."""
+    record = decode(EVENTS.name, data)
+    if isinstance(record, Placement):
+        run = run_prefix(record.run, record.run_id)
+        return _checked(key, record, [job_key(run, record.cluster, s.job_id, s.attempt).encode() for s in record.spans])
+    return _checked(key, record, [record.job_key.encode()])
+
+
+def read_verdict(key: bytes | None, data: bytes | None) -> object:
+    """A verdict under its job key. Raises otherwise."""
+    record = decode(VERDICTS.name, data)
+    return _checked(key, record, [record.job_key.encode()])
+
+
+def _checked(key: bytes | None, record: Any, fitting: list[bytes]) -> object:
+    """Nobody speaks for another node or job by putting a record under its key."""
+    if key not in fitting:
+        said = "none" if key is None else repr(_text(key))
+        raise UnreadableRecordError(
+            f"key {said} does not fit the record of {', '.join(map(_text, fitting[:3])) or 'no job'}"
+        )
+    return record
+
+
+def _text(key: bytes) -> str:
+    return key[:SHOWN_KEY_BYTES].decode("utf-8", "backslashreplace")
 
 
 def align() -> Stage:
@@ -22,7 +63,7 @@ def align() -> Stage:
     known = signals.load()
     return Stage(
         name="align", source_topic=RAW.name, partitions=RAW.partitions,
-        decode=lambda data: decode(RAW.name, data), encode=encode, on_bad=dead_letter,
+        decode=read_raw, encode=encode, on_bad=dead_letter,
         new=lambda key: NodeFold(known), restore=lambda key, data: NodeFold.restore(known, data),
         pace=Pace(entity_age_s=5.0),
     )  # fmt: skip
@@ -33,7 +74,7 @@ def detect() -> Stage:
     rules = load_rules()
     return Stage(
         name="detect", source_topic=EVENTS.name, partitions=EVENTS.partitions,
-        decode=lambda data: decode(EVENTS.name, data), encode=encode, on_bad=dead_letter,
+        decode=read_event, encode=encode, on_bad=dead_letter,
         new=lambda key: Investigation.new(rules, VERSION, key.decode("utf-8", "replace")),
         restore=lambda key, data: Investigation.restore(rules, VERSION, data),
     )  # fmt: skip
@@ -43,7 +84,7 @@ def join() -> Stage:
     """Verdicts of all jobs become incidents; one fold, one partition."""
     return Stage(
         name="join", source_topic=VERDICTS.name, partitions=VERDICTS.partitions,
-        decode=lambda data: decode(VERDICTS.name, data), encode=encode, on_bad=dead_letter,
+        decode=read_verdict, encode=encode, on_bad=dead_letter,
         new=lambda key: Join(), restore=lambda key, data: Join.restore(data),
         entity_key=lambda key, record: b"all", pace=QUICK,
     )  # fmt: skip

@@ -7,16 +7,18 @@ from typing import Annotated
 import orjson
 import typer
 
-from pipeline.diagnose import Diagnosis
-from pipeline.diagnose import diagnose as run_diagnosis
-from pipeline.folder import ManifestError
+from pipeline.diagnose import Diagnosis, diagnose_plan
+from pipeline.folder import ManifestError, plan
 from pipeline.report import look_of, render_diagnosis, render_html
+from pipeline.report.words import visible
 
 FOUND, USAGE, UNREADABLE = 1, 2, 3
 
 
 def diagnose(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders of logs (also .gz, .xz, .zst).")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files and folders of logs (also .gz, .xz, .zst).", readable=False)
+    ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
@@ -35,18 +37,29 @@ def diagnose(
         typer.echo(f"rootrank: {missing[0]}: no such file or folder", err=True)
         raise typer.Exit(UNREADABLE)
     try:
-        diagnosis = run_diagnosis(paths, node=node or None)
+        folder = plan(paths, node=node or None)
     except ManifestError as error:
         typer.echo(f"rootrank: {error}", err=True)
         raise typer.Exit(USAGE) from None
+    diagnosis = diagnose_plan(folder)
     _print(diagnosis, as_json=as_json)
+    problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
+    if not folder.nodes and not problems:
+        problems.append(f"no log to read in {', '.join(map(str, paths))}")
     if html is not None:
-        html.write_text(_page(diagnosis), encoding="utf-8")
-    if diagnosis.unreadable:
-        for gap in diagnosis.unreadable:
-            typer.echo(f"rootrank: cannot read {gap.reason}", err=True)
-        raise typer.Exit(UNREADABLE)
-    raise typer.Exit(FOUND if diagnosis.incidents else 0)
+        problems += _write_page(diagnosis, html)
+    for problem in problems:
+        typer.echo(f"rootrank: {visible(problem)}", err=True)
+    raise typer.Exit(UNREADABLE if problems else FOUND if diagnosis.incidents else 0)
+
+
+def _write_page(diagnosis: Diagnosis, path: Path) -> list[str]:
+    """Write the page; what went wrong, if it did."""
+    try:
+        path.write_text(_page(diagnosis), encoding="utf-8")
+    except OSError as error:
+        return [f"cannot write the page to {path}: {error.strerror}; name a file in a folder you may write"]
+    return []
 
 
 def _notes(diagnosis: Diagnosis) -> list[str]:

@@ -82,7 +82,6 @@ def _say(addresses: Addresses) -> None:
     typer.echo(f"clickhouse  {addresses.clickhouse_url}")
     typer.echo("Ctrl-C stops everything.")
     typer.echo(
-        f"in another shell:\n  export KAFKA_BOOTSTRAP={addresses.kafka} CLICKHOUSE_URL={addresses.clickhouse_url} "
-        f"ROOTRANK_URL={addresses.web}\n  rootrank replay FOLDER      rootrank incidents --follow      "
+        f"in another shell:\n  {addresses.exports}\n  rootrank replay FOLDER      rootrank incidents --follow      "
         "rootrank query --list"
     )

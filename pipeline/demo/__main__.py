@@ -89,6 +89,7 @@ def _show(incident: Incident, addresses: Addresses) -> None:
     look = look_of(sys.stdout)
     sys.stdout.write("\n" + render_text(incident, width=look.width, color=look.color))
     sys.stdout.write(f"\nfeed    {addresses.web}/?run=replay\nSQL     {addresses.clickhouse_url}\n")
+    sys.stdout.write(f"in another shell:\n  {addresses.exports}\n  rootrank query --list\n")
     sys.stdout.flush()
 
 

@@ -14,6 +14,13 @@ from pipeline.embedded.processes import command_line
 LOCK_NAME = "rootrank.lock"
 
 
+def private_folder(path: Path) -> Path:
+    """Make a folder of ours, or take it from everybody else where it exists; logs and tables are nobody else's."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+    return path
+
+
 class DataDir:
     """A folder that one process at a time may use. The kernel frees the lock when the holder dies, however it dies."""
 
@@ -37,8 +44,8 @@ class DataDir:
         if self._lock_fd is not None:
             return self
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock_fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock_fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise EmbeddedError(
                 f"the data folder {self.path} cannot be used ({error.strerror}); choose one you may write with --data"

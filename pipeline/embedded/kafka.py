@@ -11,6 +11,7 @@ import time
 import uuid
 from pathlib import Path
 
+from pipeline.embedded.datadir import private_folder
 from pipeline.embedded.errors import EmbeddedError, MissingProgramError, PartFailedError
 from pipeline.embedded.kafka_jars import jars_for
 from pipeline.embedded.part import Part
@@ -66,7 +67,7 @@ class KafkaBroker:
         if "," in str(self._dir):
             raise EmbeddedError(f"{self._dir}: Kafka cannot use a path with a comma; choose another data folder")
         java = find_java()
-        self._dir.mkdir(parents=True, exist_ok=True)
+        private_folder(self._dir)
         jars = jars_for(kafka_dir=self._dir, jars_dir=self._jars_dir)
         self._part.end_stale()
         for tries_left in reversed(range(PORT_TRIES)):

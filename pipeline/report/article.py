@@ -98,7 +98,7 @@ def _action(incident: Incident) -> Html:
     return tag(
         "section",
         tag("h2", "Do now"),
-        tag("p", tag("strong", words.do_now(action) + "."), f" {action.why}" if action.why else None),
+        tag("p", tag("strong", words.do_now(action) + "."), f" {words.sentence(action.why)}" if action.why else None),
         _recovery(incident),
         tag("p", "See ", _reference(action.reference), class_="quiet") if action.reference else None,
         class_="do",
@@ -165,7 +165,7 @@ def _step_head(step: ChainStep, day: str) -> list[Html | None]:
     lag = words.lag(step.lag_ns) if step.role != "root" else ""
     return [
         tag("span", step.step, class_="number"),
-        tag("strong", step.where, class_="where"),
+        tag("strong", words.short(step.where), class_="where"),
         time_tag(step.when, on_day=day) or tag("span", "time not known"),
         tag("span", words.error(step.error_ns), class_="error") if step.error_ns is not None else None,
         tag("span", lag, class_="lag") if lag else None,
@@ -190,8 +190,7 @@ def _listed(title: str, lines: Sequence[str], class_: str) -> Html | None:
 
 
 def _not_watched(incident: Incident) -> Html | None:
-    lines = words.not_watched(incident.coverage) + [words.gap_line(gap) for gap in incident.gaps]
-    return _listed("Not watched", lines, "unwatched")
+    return _listed("Not watched", words.unwatched_lines(incident), "unwatched")
 
 
 def _not_network(incident: Incident) -> Html | None:
@@ -203,7 +202,7 @@ def _alternatives(incident: Incident) -> Html | None:
 
 
 def _alternative(alternative: Alternative) -> str:
-    where = f", {', '.join(words.place(c) for c in alternative.culprits)}" if alternative.culprits else ""
+    where = f", {words.listed([words.place(c) for c in alternative.culprits])}" if alternative.culprits else ""
     why = f": {alternative.why_less_likely}" if alternative.why_less_likely else ""
     return f"{words.class_words(alternative.class_)} ({words.percent(alternative.confidence)}){where}{why}"
 

@@ -92,7 +92,7 @@ def _blocks(incident: Incident, width: int) -> list[RenderableType]:
         *_top(incident),
         *_action(incident),
         *_chain(incident, width),
-        *_section("NOT WATCHED", words.not_watched(incident.coverage) + [words.gap_line(gap) for gap in incident.gaps]),
+        *_section("NOT WATCHED", words.unwatched_lines(incident)),
         *_section("NOT THE NETWORK", [words.visible(t) for t in [incident.not_network_because] if t]),
         *_section("LESS LIKELY", _alternatives(incident)),
         *_facts(incident),
@@ -127,7 +127,7 @@ def _culprits(incident: Incident) -> Text:
 def _action(incident: Incident) -> list[RenderableType]:
     order = Text(words.do_now(incident.action) + ".", style="bold")
     if incident.action.why:
-        order.append(f" {words.visible(incident.action.why)}", style="not bold")
+        order.append(f" {words.sentence(incident.action.why)}", style="not bold")
     if recovery := words.recovery_line(incident.recovery):
         order.append(f"\n{recovery}.", style="not bold")
     if incident.action.reference:
@@ -142,26 +142,26 @@ def _chain(incident: Incident, width: int) -> list[RenderableType]:
     causes = {edge.to: edge for edge in incident.edges}
     blocks: list[RenderableType] = [Text(), Text(f"HOW IT WENT  {day} UTC".rstrip(), style="bold")]
     for step in incident.chain:
-        blocks.append(_step(step, day))
-        blocks.append(Padding(_evidence(step, causes.get(step.step), width), (0, 0, 0, 5)))
+        blocks.append(_step(step))
+        blocks.append(Padding(_evidence(step, causes.get(step.step), day, width), (0, 0, 0, 5)))
     return blocks
 
 
-def _step(step: ChainStep, day: str) -> RenderableType:
-    time = step.lag_ns if step.role != "root" else None
-    parts = [words.clock(step.when, on_day=day) or "time not known", words.error(step.error_ns), words.lag(time)]
+def _step(step: ChainStep) -> RenderableType:
+    lag = words.lag(step.lag_ns) if step.role != "root" else ""
     line = Text(f"{step.step:>3}  ")
-    line.append(f"{step.role:<8}", style=_ROLE_STYLE[step.role])
-    line.append(f"{words.visible(step.where)}  ", style="bold")
-    line.append("  ".join(part for part in parts if part))
+    line.append(f"{step.role:<9}", style=_ROLE_STYLE[step.role])
+    line.append(f"{lag:<13}{words.short(step.where)}", style="bold")
     if step.count > 1:
         line.append(f"  x{words.grouped(step.count)}", style="bold")
     return Padding(line, 0)
 
 
-def _evidence(step: ChainStep, cause: Edge | None, width: int) -> Text:
+def _evidence(step: ChainStep, cause: Edge | None, day: str, width: int) -> Text:
     found = step.evidence
-    text = Text(words.address(found.source, found.line_no, found.offset), style="dim")
+    when = [words.clock(step.when, on_day=day) or "time not known", words.error(step.error_ns)]
+    address = words.address(found.source, found.line_no, found.offset)
+    text = Text("  ".join([" ".join(part for part in when if part), address]), style="dim")
     ranks = words.rank_list(step.ranks)
     if len(step.ranks) > 1:
         text.append(f"  {ranks}")
@@ -176,7 +176,7 @@ def _evidence(step: ChainStep, cause: Edge | None, width: int) -> Text:
 def _alternatives(incident: Incident) -> list[str]:
     return [
         f"{words.class_words(a.class_)} ({words.percent(a.confidence)})"
-        + (f", {', '.join(words.place(c) for c in a.culprits)}" if a.culprits else "")
+        + (f", {words.listed([words.place(c) for c in a.culprits])}" if a.culprits else "")
         + (f": {words.visible(a.why_less_likely)}" if a.why_less_likely else "")
         for a in incident.alternatives
     ]

@@ -1,6 +1,6 @@
 """Incidents in words: what a terminal and a web page both say. Pure text, no colour, no markup, no clock."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -49,6 +49,9 @@ ORDER_WORDS: Final[dict[str, str]] = {
     "concurrent": "clocks cannot order them",
 }
 TEXT_LIMIT: Final = 2_000
+NAME_LIMIT: Final = 120
+LIST_LIMIT: Final = 10
+MAX_NS: Final = 10**19
 
 
 def visible(text: str) -> str:
@@ -73,6 +76,24 @@ def shortened(text: str, limit: int = TEXT_LIMIT) -> str:
     return visible(text) if rest <= 0 else f"{visible(text[:limit])} … (+{grouped(rest)} characters)"
 
 
+def short(name: str) -> str:
+    """A name that may stand in a line: visible, and cut where somebody made it a novel."""
+    return shortened(name, NAME_LIMIT)
+
+
+def listed(items: Sequence[str], *, separator: str = ", ", limit: int = LIST_LIMIT) -> str:
+    """The first items, and how many more there are."""
+    rest = len(items) - limit
+    shown = separator.join(items[:limit])
+    return shown if rest <= 0 else f"{shown} … and {grouped(rest)} more"
+
+
+def first_lines(lines: Sequence[str], limit: int = 2 * LIST_LIMIT) -> list[str]:
+    """As `listed`, for items that are lines of their own."""
+    rest = len(lines) - limit
+    return [*lines[:limit], *([f"… and {grouped(rest)} more"] if rest > 0 else [])]
+
+
 def grouped(number: int) -> str:
     """18231 as `18,231`."""
     return f"{number:,}"
@@ -85,12 +106,13 @@ def counted(number: int, noun: str) -> str:
 
 def percent(confidence: float) -> str:
     """A confidence of 0 to 1 as a percentage; never 100 %, which no verdict is."""
-    return f"{min(99, round(confidence * 100))} %"
+    share = min(max(confidence, 0.0), 1.0) if confidence == confidence else 0.0
+    return f"{min(99, round(share * 100))} %"
 
 
 def duration(ns: int) -> str:
     """A length of time in the unit a person would use."""
-    size = abs(ns)
+    size = min(abs(ns), MAX_NS)
     for below, divisor, unit in _UNITS:
         if size < below:
             value = size / divisor
@@ -152,7 +174,7 @@ def name_of(incident: Incident, incident_id: str = "") -> str:
 
 def class_words(name: str) -> str:
     """A class of the vocabulary in words; a class that this version does not know is shown as it is."""
-    return CLASS_WORDS.get(name) or visible(name.partition("/")[2].replace("_", " ") or name)
+    return CLASS_WORDS.get(name) or short(name.partition("/")[2].replace("_", " ") or name)
 
 
 def headline(incident: Incident) -> str:
@@ -177,7 +199,7 @@ def place(culprit: Culprit) -> str:
         ("link", culprit.link),
         ("rank", culprit.rank),
     )
-    named = [f"{noun} {visible(str(value))}" for noun, value in parts if value is not None]
+    named = [f"{noun} {short(str(value))}" for noun, value in parts if value is not None]
     if not named and culprit.pid is not None:
         named = [f"process {culprit.pid}"]
     return " · ".join(named) or "unnamed"
@@ -194,19 +216,25 @@ def identifiers(culprit: Culprit) -> list[tuple[str, str]]:
         ("pid", culprit.pid),
         ("process group", culprit.process_group),
     )
-    return [(noun, visible(str(value))) for noun, value in parts if value is not None]
+    return [(noun, short(str(value))) for noun, value in parts if value is not None]
 
 
 def culprit_line(incident: Incident) -> str:
     """All culprits in one line, or that none is named."""
-    return ", ".join(place(c) for c in incident.culprits) or "no culprit named"
+    return listed([place(c) for c in incident.culprits]) or "no culprit named"
 
 
 def do_now(action: Action) -> str:
     """The action as an order. An action without a target still reads as a sentence."""
     if not action.target:
         return _NO_TARGET.get(action.kind) or _ACTIONS[action.kind]
-    return _ACTIONS[action.kind].format(target=visible(action.target))
+    return _ACTIONS[action.kind].format(target=short(action.target))
+
+
+def sentence(text: str) -> str:
+    """A reason as a sentence of its own: capital at the start, full stop at the end, control characters spelled out."""
+    said = visible(text.strip())
+    return f"{said[:1].upper()}{said[1:]}{'' if said.endswith(('.', '!', '?')) else '.'}" if said else ""
 
 
 def recovery_line(recovery: Recovery) -> str:
@@ -216,9 +244,10 @@ def recovery_line(recovery: Recovery) -> str:
         parts.append("Can resume in place")
     if recovery.last_checkpoint:
         saved = f" ({clock(recovery.checkpoint_at)} UTC)" if recovery.checkpoint_at else ""
-        parts.append(f"Last checkpoint {visible(recovery.last_checkpoint)}{saved}")
+        parts.append(f"Last checkpoint {short(recovery.last_checkpoint)}{saved}")
     if recovery.lost_gpu_hours is not None:
-        parts.append(f"{recovery.lost_gpu_hours:.1f} GPU-hours lost")
+        hours = recovery.lost_gpu_hours
+        parts.append(f"{f'{hours:.1f}' if hours < 1e9 else f'{hours:.3g}'} GPU-hours lost")
     return "; ".join(parts)
 
 
@@ -247,7 +276,7 @@ def rank_list(ranks: Iterable[int]) -> str:
             runs[-1][1] = rank
         else:
             runs.append([rank, rank])
-    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    text = listed([str(a) if a == b else f"{a}-{b}" for a, b in runs], limit=2 * LIST_LIMIT)
     single = len(runs) == 1 and runs[0][0] == runs[0][1]
     return f"{'rank' if single else 'ranks'} {text}" if runs else ""
 
@@ -260,16 +289,16 @@ def job_line(incident: Incident) -> str:
         if job.world_size:
             more.append(counted(job.world_size, "rank"))
         if job.owner:
-            more.append(visible(job.owner))
-        jobs.append(f"{visible(job.job_id)} ({', '.join(more)})")
-    return ", ".join(jobs)
+            more.append(short(job.owner))
+        jobs.append(f"{short(job.job_id)} ({', '.join(more)})")
+    return listed(jobs)
 
 
 def not_watched(coverage: dict[str, Coverage]) -> list[str]:
     """One sentence for each kind of source that was not seen on every node."""
     return [
         f"{visible(kind)}: seen on {grouped(c.seen)} of {counted(c.expected, 'node')}"
-        + (f", silent: {', '.join(visible(node) for node in c.silent)}" if c.silent else "")
+        + (f", silent: {listed([short(node) for node in c.silent])}" if c.silent else "")
         for kind, c in coverage.items()
         if c.seen < c.expected or c.silent
     ]
@@ -291,13 +320,18 @@ def gap_line(gap: Gap) -> str:
         lost.append(counted(gap.lost_lines, "line"))
     if gap.lost_bytes is not None:
         lost.append(counted(gap.lost_bytes, "byte"))
-    at = f" on {visible(gap.node)}" if gap.node else ""
+    at = f" on {short(gap.node)}" if gap.node else ""
     amount = f" ({', '.join(lost)} lost)" if lost else ""
-    return f"{visible(gap.source)}{at}: {visible(gap.reason)}{amount}"
+    return f"{short(gap.source)}{at}: {shortened(gap.reason)}{amount}"
+
+
+def unwatched_lines(incident: Incident) -> list[str]:
+    """What was not seen or was lost, the kinds of source first; at most as many lines as a person reads."""
+    return first_lines(not_watched(incident.coverage) + [gap_line(gap) for gap in incident.gaps])
 
 
 def address(source: str, line_no: int | None, offset: int | None) -> str:
     """`kern.log:8812`, or the byte offset where lines are not counted."""
     if line_no is not None:
-        return f"{visible(source)}:{line_no}"
-    return visible(source) if offset is None else f"{visible(source)}@{offset}"
+        return f"{short(source)}:{line_no}"
+    return short(source) if offset is None else f"{short(source)}@{offset}"

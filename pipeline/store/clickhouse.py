@@ -16,6 +16,9 @@ from pipeline.store.errors import StoreRefusedError, StoreSettingsError, StoreUn
 from pipeline.store.tables import Table
 
 DEFAULT_DATABASE: Final = "rootrank"
+DEFAULT_USER: Final = "default"
+EMBEDDED_READER: Final = "rootrank_reader"
+LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 DEFAULT_URL: Final = f"http://127.0.0.1:8123/{DEFAULT_DATABASE}"
 
 # A node whose clock jumps through the calendar must not stop the rows of all others.
@@ -31,7 +34,7 @@ class StoreSettings:
     host: str
     port: int
     secure: bool = False
-    user: str = "default"
+    user: str = DEFAULT_USER
     password: str = field(default="", repr=False)
     database: str = DEFAULT_DATABASE
     readonly: bool = False
@@ -65,7 +68,7 @@ def settings_from_url(url: str, *, password_file: Path | None = None) -> StoreSe
         host=parts.hostname,
         port=port or (8443 if secure else 8123),
         secure=secure,
-        user=unquote(parts.username or "default"),
+        user=unquote(parts.username or DEFAULT_USER),
         password=password,
         database=unquote(parts.path.strip("/")) or DEFAULT_DATABASE,
     )
@@ -77,6 +80,23 @@ def read_password(path: Path) -> str:
         return path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreSettingsError(f"the ClickHouse password file cannot be read: {error}") from None
+
+
+def reading_settings(settings: StoreSettings) -> StoreSettings:
+    """How to read where no reader is named. The engine of `rootrank up` has one for that, who reaches tables only;
+    any other ClickHouse is asked to refuse writes. Raises StoreUnreachableError.
+    """
+    if settings.user != DEFAULT_USER or settings.host not in LOOPBACK_HOSTS:
+        return as_reader(settings)
+    reader = as_reader(settings, user=EMBEDDED_READER)
+    store = Store(reader)
+    try:
+        store.ping()
+    except StoreRefusedError:
+        return as_reader(settings)
+    finally:
+        store.close()
+    return reader
 
 
 def as_reader(settings: StoreSettings, *, user: str | None = None, password: str = "") -> StoreSettings:

@@ -10,7 +10,15 @@ import orjson
 import typer
 
 from pipeline.store import migrations, queries
-from pipeline.store.clickhouse import DEFAULT_URL, Store, StoreSettings, as_reader, read_password, settings_from_url
+from pipeline.store.clickhouse import (
+    DEFAULT_URL,
+    Store,
+    StoreSettings,
+    as_reader,
+    read_password,
+    reading_settings,
+    settings_from_url,
+)
 from pipeline.store.errors import (
     MigrationError,
     QueryFileError,
@@ -34,7 +42,7 @@ PasswordFile = Annotated[
     Path | None, typer.Option("--password-file", envvar="CLICKHOUSE_PASSWORD_FILE", help="File with the password.")
 ]
 ReaderUser = Annotated[
-    str, typer.Option(envvar="CLICKHOUSE_READER_USER", help="Read as this user (see sql/roles.sql).")
+    str, typer.Option(envvar="CLICKHOUSE_READER_USER", help="Read as this user (sql/roles.sql); default: up's own.")
 ]
 ReaderPasswordFile = Annotated[
     Path | None, typer.Option(envvar="CLICKHOUSE_READER_PASSWORD_FILE", help="File with that user's password.")
@@ -137,6 +145,8 @@ def _first_word(text: str) -> str:
 
 def _reader(url: str, password_file: Path | None, user: str, user_password_file: Path | None) -> Store:
     settings: StoreSettings = settings_from_url(url, password_file=password_file)
+    if not user:
+        return Store(reading_settings(settings))
     password = read_password(user_password_file) if user_password_file else ""
     return Store(as_reader(settings, user=user, password=password))
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 
 import msgspec
+import orjson
 
 from pipeline.agents.app import WorkerConfig, run_worker
 from pipeline.agents.broker import TopicPlan
@@ -26,6 +27,7 @@ class Shown(msgspec.Struct, kw_only=True):
     now_ns: int = 0
     seen: list[int] | None = None
     ballast: int | None = None
+    wide: str = ""
 
 
 class Letter(msgspec.Struct, kw_only=True):
@@ -51,14 +53,19 @@ class Numbers:
         if record.get("poison"):
             raise ValueError("poison")
         self.seen.append(number)
+        if record.get("light"):
+            self.ballast = ""
         self.ballast += random.Random(number).randbytes(record.get("ballast_bytes", 0)).hex()
         self.wants_snapshot = bool(record.get("close"))
         if record.get("quiet"):
             return
         state = (self.seen, len(self.ballast)) if record.get("state") else (None, None)
         shown = Shown(
-            id=f"{self.entity}/{number}", count=len(self.seen), now_ns=now_ns, seen=state[0], ballast=state[1]
-        )
+            id=f"{self.entity}/{number}", count=len(self.seen), now_ns=now_ns, seen=state[0], ballast=state[1],
+            wide="x" * record.get("wide_bytes", 0),
+        )  # fmt: skip
+        if record.get("huge"):
+            shown.now_ns = 2**70
         yield Output(topic=OUT, key=self.entity.encode(), record=shown)
 
     def snapshot(self) -> bytes:
@@ -90,11 +97,17 @@ SOURCE, OUT, LAST, DEAD = (f"{SETTINGS.get('prefix', 't')}.{name}" for name in (
 PARTITIONS = SETTINGS.get("partitions", 4)
 
 
-def decode(data: bytes | None) -> object:
+def decode(key: bytes | None, data: bytes | None) -> object:
     """A JSON object with `n`."""
+    del key
     if data is None:
         raise ValueError("empty message")
     return json.loads(data)
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """JSON as the real stages write it."""
+    return orjson.dumps(msgspec.to_builtins(record))
 
 
 def on_bad(bad: BadMessage) -> Output:
@@ -108,7 +121,7 @@ STAGE = Stage(
     source_topic=SOURCE,
     partitions=PARTITIONS,
     decode=decode,
-    encode=msgspec.json.encode,
+    encode=encode,
     new=lambda key: Numbers(key.decode(), []),
     restore=lambda key, state: Numbers(key.decode(), *json.loads(state)),
     on_bad=on_bad,
@@ -119,7 +132,7 @@ SECOND = Stage(
     source_topic=OUT,
     partitions=PARTITIONS,
     decode=decode,
-    encode=msgspec.json.encode,
+    encode=encode,
     new=lambda key: Passed(key.decode(), []),
     restore=lambda key, state: Passed(key.decode(), json.loads(state)),
     on_bad=on_bad,
@@ -131,7 +144,8 @@ def main() -> int:
     """Run until SIGTERM."""
     logging.basicConfig(level=SETTINGS.get("log", "WARNING"), stream=sys.stderr,
                         format="%(asctime)s %(process)d %(levelname)s %(name)s %(message)s")  # fmt: skip
-    topics = [TopicPlan(name=name, partitions=PARTITIONS) for name in (SOURCE, OUT, LAST)]
+    topics = [TopicPlan(name=name, partitions=PARTITIONS) for name in (SOURCE, LAST)]
+    topics.append(TopicPlan(name=OUT, partitions=PARTITIONS, settings={"max.message.bytes": "1000000"}))
     topics.append(TopicPlan(name=DEAD, partitions=1))
     config = WorkerConfig(bootstrap=os.environ["KAFKA_BOOTSTRAP"], group=f"{SETTINGS.get('prefix', 't')}-group",
                           instance=SETTINGS.get("instance"))  # fmt: skip

@@ -1,5 +1,6 @@
 """Whatever is killed in the middle: every output is there, and no state misses a message or has one twice."""
 
+import json
 import signal
 import time
 from collections.abc import Callable
@@ -219,6 +220,96 @@ def test_bad_messages_become_dead_letters_and_their_neighbours_are_processed(mak
     assert [f"{stage.prefix}.in/0/{offset}" in letter for offset, letter in zip(range(3, 7), letters, strict=True)]
     assert "poison" in letters[-1]
     eventually(stage.all_committed, "bad messages do not hold back the rest")
+
+
+def letters(stage: Stage) -> dict[str, dict[str, str]]:
+    found = [json.loads(message.value() or b"") for message in stage.read(".dead")]
+    return {letter["id"].split("/", 1)[1]: letter for letter in found}
+
+
+def test_an_output_that_cannot_be_encoded_is_a_dead_letter_and_its_neighbours_are_processed(make_stage: Make) -> None:
+    stage = make_stage(partitions=1, tick_s=0.2, entity_age_s=0.5)
+    worker = stage.start_worker()
+    stage.ready(0)
+    stage.send("good", 3)
+    stage.send_raw(b"other", b'{"n": 1, "huge": true}')
+    stage.send("good", 3)
+    stage.finish()
+    eventually(stage.all_committed, "it does not hold back the rest")
+    assert list(letters(stage)) == ["0/3"]
+    assert "64-bit" in letters(stage)["0/3"]["reason"]
+    assert "huge" in letters(stage)["0/3"]["data"]
+    assert worker.poll() is None
+    assert "starting again" not in stage.log()
+
+
+def test_an_output_too_large_for_its_topic_or_for_the_client_is_a_dead_letter(make_stage: Make) -> None:
+    stage = make_stage(partitions=1, tick_s=0.2, entity_age_s=0.5)
+    stage.start_worker()
+    stage.ready(0)
+    stage.send("good", 3)
+    stage.send_raw(b"other", b'{"n": 1, "wide_bytes": 2000000}')
+    stage.send_raw(b"other", b'{"n": 2, "wide_bytes": 20000000}')
+    stage.send("good", 3)
+    stage.finish()
+    eventually(stage.all_committed, "they do not hold back the rest")
+    found = letters(stage)
+    assert set(found) == {"0/3", "0/4"}
+    assert all("too large for topic" in letter["reason"] and "wide" in letter["data"] for letter in found.values())
+    assert "starting again" not in stage.log()
+
+
+def test_a_flood_of_bad_messages_stops_the_worker_and_a_good_one_in_between_does_not(make_stage: Make) -> None:
+    stage = make_stage(partitions=1, tick_s=0.2, entity_age_s=0.5, flood_messages=5)
+    worker = stage.start_worker()
+    stage.ready(0)
+    for _ in range(3):
+        for bad in (b"no json", b'{"n": 0, "poison": true}', b'{"n": 0, "huge": true}', b"no", b"no"):
+            stage.send_raw(b"e", bad)
+        stage.send("good")
+    stage.flush()
+    eventually(lambda: stage.expected_ids() <= stage.output_ids(), "the good ones are processed")
+    assert worker.poll() is None
+    for _ in range(6):
+        stage.send_raw(b"e", b"no json")
+    stage.flush()
+    assert worker.wait(30) == 4
+    assert f"6 messages in a row of topic {stage.prefix}.in partition 0 cannot be used, offsets 18 to 23" in stage.log()
+    (said,) = [line for line in stage.log().splitlines() if "worker stopped:" in line]
+    assert "JSONDecodeError" in said
+    assert {f"0/{offset}" for offset in range(18, 24)} <= set(letters(stage))
+
+
+def test_a_state_too_large_to_save_is_said_once_works_on_and_holds_up_nobody_for_ever(make_stage: Make) -> None:
+    stage = make_stage(instance="one", partitions=1, tick_s=0.1, entity_age_s=0.5, held_messages=200)
+    worker = stage.start_worker()
+    stage.ready(0)
+    stage.send("heavy", 2)
+    stage.flush()
+    eventually(stage.all_committed, "the small state is saved")
+    stage.send("heavy", ballast_bytes=20_000_000)
+    stage.flush()
+    eventually(lambda: "cannot save the state of entity b'heavy'" in stage.log(), "it is said")
+    stage.send("busy", 100)
+    stage.send("heavy")
+    stage.flush()
+    eventually(lambda: stage.output_ids() == stage.expected_ids(), "everybody works on")
+    assert stage.committed() == {0: 2}, "its messages are held while they are few"
+    stage.send("busy", 400)
+    stage.flush()
+    eventually(lambda: stage.committed()[0] > 200, "it does not hold up the partition for ever")
+    assert "gap: stage numbers acknowledges" in stage.log()
+    stage.finish()
+    assert stage.log().count("cannot save the state") == 1
+    assert "starting again" not in stage.log()
+    assert worker.poll() is None
+    kill(worker)
+    stage.start_worker()
+    stage.send("heavy", state=True)
+    stage.flush()
+    eventually(lambda: stage.output_ids() == stage.expected_ids(), "the next worker goes on")
+    seen = [output["seen"] for output in stage.outputs() if output["id"] == f"heavy/{stage.sent['heavy'] - 1}"]
+    assert seen[0][:2] == [0, 1], "it goes on from the last snapshot that fitted"
 
 
 def test_messages_held_are_bounded(make_stage: Make) -> None:

@@ -24,6 +24,8 @@ def _verdict(
     jobs: Iterable[str] = (),
     confidence: float = 0.9,
     withdrawn: bool = False,
+    as_of_ns: int = 0,
+    seq: int = 0,
 ) -> Verdict:
     incident = Incident(
         incident_id=name, engine=Engine(version="1", rules_digest="x"), run="live", run_id="", cluster=CLUSTER,
@@ -32,6 +34,7 @@ def _verdict(
     return Verdict(
         verdict_id=name, job_key=key, incident=incident, root_events=list(roots),
         explained_events=sorted({*roots, *explained}), content_hash=f"{class_} {confidence}", withdrawn=withdrawn,
+        as_of_unix_nano=as_of_ns, seq=seq,
     )  # fmt: skip
 
 
@@ -69,6 +72,20 @@ def test_a_restart_from_a_snapshot_does_not_number_again() -> None:
     join = Join.restore(join.snapshot())
     assert _apply(join, _verdict("a", confidence=0.8)) == []
     assert [i.revision for i in _apply(join, _verdict("a", confidence=0.7))] == [3]
+
+
+def test_verdicts_that_a_killed_worker_says_again_are_no_news() -> None:
+    said = [
+        _verdict("a", as_of_ns=T0, seq=1),
+        _verdict("a", confidence=0.8, as_of_ns=T0 + 1, seq=2),
+        _verdict("a", confidence=0.7, as_of_ns=T0 + 1, seq=3),
+    ]
+    join = Join()
+    assert [i.revision for i in _apply(join, *said)] == [1, 2, 3]
+    assert _apply(join, *said) == []
+    assert _apply(Join.restore(join.snapshot()), *said) == []
+    (news,) = _apply(join, _verdict("a", as_of_ns=T0 + 1, seq=4))
+    assert (news.revision, news.confidence) == (4, 0.9)
 
 
 def test_a_withdrawn_verdict_retracts_its_incident_once() -> None:

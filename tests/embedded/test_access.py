@@ -11,6 +11,7 @@ from pipeline.embedded.clickhouse.access import (
     authenticate,
     credentials_of,
     read_passwords,
+    require_inside,
     require_reading,
 )
 from pipeline.embedded.clickhouse.problems import StatementError, from_engine
@@ -75,6 +76,7 @@ def test_a_malformed_password_line_is_an_error_with_its_address(tmp_path: Path, 
 )  # fmt: skip
 def test_reading_is_allowed(canonical: str) -> None:
     require_reading(canonical)
+    require_inside(canonical, {"name": "file"})
 
 
 @pytest.mark.parametrize(
@@ -82,16 +84,35 @@ def test_reading_is_allowed(canonical: str) -> None:
     [
         "INSERT INTO t FORMAT Values", "DROP TABLE t", "SYSTEM FLUSH LOGS", "SET readonly = 0", "SET ROLE writer",
         "USE system", "KILL QUERY WHERE 1 ASYNC", "CREATE TEMPORARY TABLE t (`x` Int8)", "",
-        "SELECT file('/x')", "SELECT `file`('/x')", "SELECT * APPLY file FROM t", "SELECT * APPLY x -> file(x) FROM t",
-        "SELECT arrayMap(file, ['/x'])", "SELECT 1 INTO OUTFILE 'x' FORMAT JSON", "SELECT * FROM Python(x)",
     ],
 )  # fmt: skip
-def test_writing_and_files_are_refused(canonical: str) -> None:
+def test_writing_is_refused_to_the_reader(canonical: str) -> None:
     with pytest.raises(StatementError) as refused:
         require_reading(canonical)
 
     assert refused.value.code == 164
     assert refused.value.text.endswith("(READONLY)")
+
+
+@pytest.mark.parametrize(
+    "canonical",
+    [
+        "SELECT file('/x')", "SELECT `file`('/x')", "SELECT * APPLY file FROM t", "SELECT * APPLY x -> file(x) FROM t",
+        "SELECT arrayMap(file, ['/x'])", "SELECT 1 INTO OUTFILE 'x' FORMAT JSON", "SELECT * FROM Python(x)",
+        "INSERT INTO t FROM INFILE '/x' FORMAT CSV", "INSERT INTO t FROM INFILE 'own' FROM INFILE '/x' FORMAT CSV",
+        "SELECT arrayMap({name:Identifier}, ['/x'])", "CREATE TABLE t (`x` Int8) ENGINE = EmbeddedRocksDB(0, '/x')",
+        "CREATE TABLE t (`x` Int8) ENGINE = MergeTree SETTINGS disk = disk(type = 'web', endpoint = 'http://x')",
+    ],
+)  # fmt: skip
+def test_nobody_reaches_outside_the_tables(canonical: str) -> None:
+    with pytest.raises(StatementError) as refused:
+        require_inside(canonical, {"name": " FILE"}, own_infile="own")
+
+    assert (refused.value.code, refused.value.status) == (497, 403)
+
+
+def test_the_adapters_own_file_of_rows_may_be_read() -> None:
+    require_inside("INSERT INTO t FROM INFILE 'own' COMPRESSION 'none' FORMAT Native", {}, own_infile="own")
 
 
 def test_the_code_of_an_engine_error_is_taken_from_its_text() -> None:

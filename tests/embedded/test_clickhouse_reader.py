@@ -125,6 +125,25 @@ def test_the_reader_reaches_no_other_host(reader: Client, function: str) -> None
     assert refused.value.code == ACCESS_DENIED
 
 
+@pytest.mark.parametrize("user", ["default", "rootrank_reader"])
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [("SELECT arrayMap({f:Identifier}, ['{path}'])", {"f": "file"}),
+     ("SELECT 1 FORMAT Template SETTINGS format_template_resultset = '{path}'", {}),
+     ("SELECT 1 AS x FORMAT Protobuf SETTINGS format_schema = '{path}:X'", {})],
+)  # fmt: skip
+def test_no_parameter_or_format_shows_a_file(
+    clickhouse_server: ClickHouseServer, secret: str, user: str, sql: str, parameters: dict[str, str]
+) -> None:
+    with (
+        clickhouse_connect.get_client(host="127.0.0.1", port=clickhouse_server.port, username=user) as client,
+        pytest.raises(DatabaseError) as refused,
+    ):
+        client.raw_query(sql.replace("{path}", secret), parameters=parameters)
+
+    assert SECRET not in str(refused.value)
+
+
 def test_the_settings_of_a_request_cannot_lift_the_limit(clickhouse_server: ClickHouseServer) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", clickhouse_server.port)) as connection:
         connection.request("POST", "/?user=rootrank_reader&readonly=0", b"SELECT 1")

@@ -63,6 +63,12 @@ def test_a_released_folder_can_be_taken_again(tmp_path: Path) -> None:
     second.release()
 
 
+def test_a_folder_that_is_made_is_the_users_own(tmp_path: Path) -> None:
+    with DataDir(tmp_path / "data") as folder:
+        assert folder.path.stat().st_mode & 0o777 == 0o700
+        assert folder.lock_file.stat().st_mode & 0o077 == 0
+
+
 def test_acquiring_twice_is_one_hold(tmp_path: Path) -> None:
     with DataDir(tmp_path).acquire() as folder:
         assert folder.acquire() is folder

@@ -1,5 +1,7 @@
+import os
 import resource
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from schemas.records import ClockClaim, ClockReading, Progress
+from schemas.records import ClockClaim, ClockReading, Progress, SourceProgress
 from shippers.agent import Agent
 from shippers.config import BatchSettings, ClockSettings, Config, SourceSettings, SpoolSettings
 from tests.shippers.fakes import FakeSink, append, eventually
@@ -85,6 +87,16 @@ def covered(sink: FakeSink) -> Callable[[], Progress | None]:
     )
 
 
+@pytest.fixture
+def indian_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "IST-5:30")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("indian_host")
 def test_lines_arrive_in_order_with_their_sources_attributes(config: Config, sink: FakeSink, log: Path) -> None:
     append(log, "one\ntwo\n")
     with running(config, sink):
@@ -94,7 +106,8 @@ def test_lines_arrive_in_order_with_their_sources_attributes(config: Config, sin
     batch = sink.batches()[0]
 
     assert sink.bodies() == ["one", "two", "three"]
-    assert batch.source_attributes == {"rank0.log": {"kind": "application", "rank": "0"}}
+    assert batch.source_attributes == {"rank0.log": {"kind": "application", "rank": "0", "time.zone": "+05:30"}}
+    assert sink.progress()[-1].sources[0].attributes["time.zone"] == "+05:30"
     assert (batch.cluster, batch.reporter, batch.run) == ("c", "n1", "live")
     assert batch.clock.raw_ns > 0
     assert [each.batch_seq for each in sink.batches()] == list(range(1, len(sink.batches()) + 1))
@@ -190,6 +203,57 @@ def test_no_clock_of_this_host_enters_a_replay(config: Config, sink: FakeSink, l
     assert [source.read_through_unix_nano for each in sink.progress() for source in each.sources].count(0) == len(
         sink.progress()
     )
+
+
+@pytest.mark.usefixtures("indian_host")
+def test_the_zone_of_this_host_is_not_stated_where_the_settings_or_a_recording_speak(
+    config: Config, sink: FakeSink, log: Path, tmp_path: Path
+) -> None:
+    append(log, "one\n")
+    (tmp_path / "end").touch()
+    utc = SourceSettings(name="rank0.log", path=str(log), attributes={"time.zone": "UTC"})
+    kmsg = SourceSettings(name="kernel", kind="kernel", type="kmsg", path=str(log))
+    live = msgspec.structs.replace(config, source=(utc, kmsg), end_file=str(tmp_path / "end"))
+    recorded = replay(config, tmp_path, spool=SpoolSettings(dir=str(tmp_path / "other")))
+    for each in (live, recorded):
+        Running(each, sink).join()
+
+    said = [item for batch in sink.batches() for item in batch.source_attributes.items()]
+    assert [(batch.run, len(batch.source_attributes)) for batch in sink.batches()] == [("live", 2), ("replay", 1)]
+    assert sorted((name, each.get("time.zone", "")) for name, each in said) == [
+        ("kernel", ""),
+        ("rank0.log", ""),
+        ("rank0.log", "UTC"),
+    ]
+    assert {each.attributes.get("time.zone") for each in sink.progress()[-1].sources} == {None}
+
+
+def test_a_file_name_that_is_not_utf_8_is_shipped_under_a_printable_one_and_resumed(
+    config: Config, sink: FakeSink, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    odd, twin = Path(os.fsdecode(os.fsencode(folder) + b"/bad\xff.log")), folder / "bad\\xff.log"
+    append(odd, "one\n")
+    append(twin, "two\n")
+    globbed = msgspec.structs.replace(config, source=(SourceSettings(path=str(folder / "*.log")),))
+    with running(globbed, sink) as run:
+        eventually(lambda: len(sink.bodies()) == 2, "both lines")
+        eventually(covered(sink), "progress")
+    assert run.result is True
+    append(odd, "three\n")
+    with running(globbed, sink):
+        eventually(lambda: len(sink.bodies()) >= 3, "the line after the restart")
+        odd.unlink()
+        eventually(lambda: any("does not exist" in (each.reason or "") for each in latest(sink)), "its absence is said")
+
+    found = [(line.source, line.body) for batch in sink.batches() for line in batch.records]
+    assert sorted(found) == [("bad\\\\xff.log", "two"), ("bad\\xff.log", "one"), ("bad\\xff.log", "three")]
+
+
+def latest(sink: FakeSink) -> list[SourceProgress]:
+    progress = sink.progress()
+    return progress[-1].sources if progress else []
 
 
 def test_a_batch_that_kafka_never_takes_becomes_a_gap_and_its_neighbours_arrive(

@@ -44,6 +44,9 @@ def test_the_example_file_is_valid_and_names_every_table() -> None:
         ("start_at = 'yesterday'", 'start_at is "yesterday"; write "end", "beginning" or an age'),
         ("[[source]]\nname = 'a'", 'source "a" has no path'),
         ("[[source]]\npath = '/a'\n[[source]]\npath = '/a'", 'two sources are called "/a"'),
+        ("[clock.claim]\noffset_ns = 400000000000000000\nbound_ns = 1\nby = 'me'", "clock.claim.offset_ns is 4"),
+        ("[clock.claim]\noffset_ns = 0\nbound_ns = -1\nby = 'me'", "clock.claim.bound_ns is -1; it must be 0 to"),
+        (STATIC.replace("mono_ns = 2", "mono_ns = 9223372036854775808"), "clock.static.mono_ns is 9223372036854775808"),
         ("run = 'replay'", r"needs \[clock.static\]"),
         ("x = ", "not TOML"),
     ],
@@ -51,6 +54,38 @@ def test_the_example_file_is_valid_and_names_every_table() -> None:
 def test_a_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         loaded(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rank", "-1"), ("rank", "x"), ("rank", "²"), ("rank", ""), ("rank", "9" * 30), ("job.attempt", "1.5"),
+        ("time.year", "26"), ("time.zone", "Mars"), ("time.zone", "+14:30"), ("time.zone", "+02:60"),
+        ("time.zone", "+0:200"), ("time.zone", "02:00"), ("time.zone", ""), ("kind", "kernel"), ("kind", "disk"),
+    ],
+)  # fmt: skip
+def test_an_attribute_that_cannot_be_is_named_with_its_source(tmp_path: Path, key: str, value: str) -> None:
+    text = f"[[source]]\nname = 'train'\npath = '/a'\nattributes = {{ \"{key}\" = \"{value}\" }}"
+    with pytest.raises(ConfigError, match=rf'node.toml: attributes of source "train": {key} is "'):
+        loaded(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rank", "0"), ("job.attempt", "12"), ("time.year", "2026"), ("time.zone", "+02:00"), ("time.zone", "-0530"),
+        ("time.zone", "Z"), ("time.zone", "UTC"), ("time.zone", "+14:00"), ("kind", "application"), ("my.own", "x"),
+    ],
+)  # fmt: skip
+def test_an_attribute_that_fits_is_taken(tmp_path: Path, key: str, value: str) -> None:
+    text = f'[[source]]\npath = \'/a\'\nattributes = {{ "{key}" = "{value}" }}'
+
+    assert loaded(tmp_path, text).source[0].attributes == {key: value}
+
+
+def test_an_environment_that_is_not_utf_8_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="environment ROOTRANK_SHIPPER__CLUSTER: not UTF-8"):
+        loaded(tmp_path, "", {"ROOTRANK_SHIPPER__CLUSTER": "c\udcff"})
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:

@@ -191,6 +191,36 @@ def test_a_killed_shipper_goes_on_through_a_real_broker_and_sends_clock_samples(
 
 @pytest.mark.kafka
 @pytest.mark.slow
+def test_a_shipper_that_is_stopped_while_kafka_is_away_says_that_and_nothing_else(
+    kafka_jars: Path, tmp_path: Path
+) -> None:
+    from pipeline.embedded.kafka import KafkaBroker
+
+    broker = KafkaBroker(tmp_path / "kafka", jars_dir=kafka_jars)
+    broker.start()
+    try:
+        make_topics(broker.bootstrap)
+        config = write_config(tmp_path, "n1", broker.bootstrap)
+        append(tmp_path / "rank0.log", "one\n")
+        process = start("-m", "shippers", "run", "--config", config)
+        eventually(lambda: len(lines_of(shipped(broker.bootstrap, "n1"))) == 1, "the first line", 60)
+        broker.kill()
+        append(tmp_path / "rank0.log", "two\n")
+        stderr = process.stderr
+        assert stderr is not None
+        said = [stderr.readline()]
+        process.terminate()
+        _, rest = process.communicate(timeout=30)
+        said += rest.splitlines()
+    finally:
+        broker.stop()
+
+    assert process.returncode == 0
+    assert [b"batches are kept" in said[0], b"the next start sends them" in said[-1], len(said)] == [True, True, 2]
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
 def test_a_killed_broker_is_waited_for_said_once_and_nothing_is_lost(kafka_jars: Path, tmp_path: Path) -> None:
     from pipeline.embedded.kafka import KafkaBroker
 

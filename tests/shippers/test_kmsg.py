@@ -63,7 +63,11 @@ def test_a_record_is_its_text_with_the_kernels_time_and_all_it_says_beside() -> 
     }
 
 
-@pytest.mark.parametrize("line", ["", "hello", "6,1,2;x", "a,1,2,-;x", "6,1,2,-", "6,-1,2,-;x", "6,²,2,-;x"])
+@pytest.mark.parametrize(
+    "line",
+    ["", "hello", "6,1,2;x", "a,1,2,-;x", "6,1,2,-", "6,-1,2,-;x", "6,²,2,-;x", f"6,{2**63},2,-;x", f"6,1,{2**60},-;x",
+     f"6,{'9' * 5000},2,-;x", f"{'9' * 5000},1,2,-;x"],
+)  # fmt: skip
 def test_other_lines_are_no_records(line: str) -> None:
     assert parse_record(line, []) is None
 
@@ -168,11 +172,17 @@ def test_the_last_record_of_a_file_waits_for_its_other_lines_but_not_for_ever(tm
 
 def test_a_line_that_is_no_record_is_kept_with_a_mark_and_its_neighbours_too(tmp_path: Path) -> None:
     path = tmp_path / "kmsg.txt"
-    append(path, record(7) + b"garbage \xff\n  not a pair\n" + record(8))
+    append(path, record(7) + b"garbage \xff\n  not a pair\n6,9223372036854775808,1,-;far\n" + record(8))
     lines = Passes().read(kmsg_file(path), ending=True).lines
 
-    assert [line.body for line in lines] == ["hello", "garbage �", "  not a pair", "hello"]
-    assert [line.attributes.get("kmsg.malformed") for line in lines] == [None, "true", "true", None]
+    assert [line.body for line in lines] == [
+        "hello",
+        "garbage �",
+        "  not a pair",
+        "6,9223372036854775808,1,-;far",
+        "hello",
+    ]
+    assert [line.attributes.get("kmsg.malformed") for line in lines] == [None, "true", "true", "true", None]
     assert lines[1].kernel_time_ns is None
 
 

@@ -10,8 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.store import commands
-from pipeline.store.clickhouse import Store, as_reader, read_password, settings_from_url
+from pipeline.store.clickhouse import Store, as_reader, read_password, reading_settings, settings_from_url
 from pipeline.store.errors import StoreRefusedError, StoreSettingsError
 from pipeline.store.queries import Answer
 from pipeline.store.tables import SINK_OFFSETS
@@ -90,6 +91,41 @@ def test_the_reading_connection_cannot_write_whatever_the_client_sends(filled: S
         reader.insert(SINK_OFFSETS, [("a", "b", "c", 1, 1)])
     reader.close()
     assert value(filled, "SELECT count() FROM sink_offsets") == 0
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize("user", ["", "rootrank_reader"])
+def test_sql_shows_no_file_of_the_machine(run: Run, filled: Store, tmp_path: Path, user: str) -> None:
+    (tmp_path / "secret").write_text("a secret")
+    for text in ("SELECT * FROM file('{}', 'LineAsString')", "SELECT file('{}')", "SELECT 1 INTO OUTFILE '{}.out'"):
+        result = run("sql", text.format(tmp_path / "secret"), "--reader-user", user, url=url_of(filled.settings))
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "a secret" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_engine_with_a_reader_is_read_as_that_reader(filled: Store, host: str) -> None:
+    settings = replace(filled.settings, host=host)
+
+    assert reading_settings(settings) == as_reader(settings, user="rootrank_reader")
+
+
+@pytest.mark.clickhouse
+def test_an_engine_whose_reader_does_not_let_us_in_is_read_as_whom_the_address_names(tmp_path: Path) -> None:
+    (tmp_path / "passwords").write_text("rootrank_reader:other\n")
+    server = ClickHouseServer(tmp_path, passwords=tmp_path / "passwords")
+    settings = settings_from_url(server.start())
+    try:
+        assert reading_settings(settings) == as_reader(settings)
+    finally:
+        server.stop()
+
+
+def test_another_host_or_user_is_read_as_it_is() -> None:
+    for url in ("http://ch.example:8123", "http://analyst@127.0.0.1:1"):
+        assert reading_settings(settings_from_url(url)).readonly
 
 
 @pytest.mark.clickhouse

@@ -275,7 +275,8 @@ def test_a_broker_killed_in_the_middle_is_waited_for_said_once_and_nothing_is_lo
         wire.lines(40, 40)
         eventually(wire.caught_up, "everything is committed")
         assert counts(store, wire) == (4000, 4000)
-    said = log.read_text().splitlines()
+    # Other lines may stand there too: a commit that the broker's death cut off is said as well.
+    said = [line for line in log.read_text().splitlines() if "does not answer" in line or "answers again" in line]
     assert len(said) == 2, said
     assert "does not answer" in said[0]
     assert "answers again" in said[1]

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from pipeline.embedded.datadir import private_folder
 from pipeline.embedded.errors import PartFailedError
 from pipeline.embedded.part import Part
 from pipeline.embedded.ports import LOOPBACK, accepts_connections, choose_port, read_last_port
@@ -57,7 +58,7 @@ class ClickHouseServer:
         """
         if self.pid is not None:
             return self.url
-        self._dir.mkdir(parents=True, exist_ok=True)
+        private_folder(self._dir)
         self._part.end_stale()
         for tries_left in reversed(range(PORT_TRIES)):
             try:

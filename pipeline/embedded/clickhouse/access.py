@@ -1,4 +1,4 @@
-"""Who may do what: `default` reads and writes, `rootrank_reader` only reads, and never files or other hosts."""
+"""Who may do what: `default` reads and writes, `rootrank_reader` only reads; neither reaches files or other hosts."""
 
 import hmac
 from base64 import b64decode
@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 
-from pipeline.embedded.clickhouse.problems import AUTHENTICATION_FAILED, READONLY, refusal
+from pipeline.embedded.clickhouse.problems import ACCESS_DENIED, AUTHENTICATION_FAILED, READONLY, refusal
 from pipeline.embedded.clickhouse.sqltext import Token, tokens
 
 WRITER = "default"
 READER = "rootrank_reader"
 READING_KEYWORDS = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "EXPLAIN", "EXISTS"})
+# They reach files, other hosts or this process, and the engine checks no right for some of their uses.
+OUTSIDE = frozenset({"file", "python", "disk", "executable"})
+# Engines of tables and databases whose data lie in the data folder and nowhere else.
+INSIDE_ENGINES = frozenset({"ATOMIC", "MEMORY", "NULL"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,28 +72,49 @@ def require_reading(canonical_sql: str) -> None:
 
     Takes the statement as the engine itself prints it: comments, quoting tricks and second statements are gone there.
     """
-    parsed = list(tokens(canonical_sql))
-    keyword = parsed[0].text.upper() if parsed else ""
+    keyword = next(tokens(canonical_sql), _NOTHING).text.upper()
     if keyword not in READING_KEYWORDS:
-        raise _read_only(f"Cannot execute {keyword or 'an empty statement'} in readonly mode.")
+        raise refusal(READONLY, "READONLY", f"{READER}: Cannot execute {keyword or 'nothing'} in readonly mode.")
+
+
+def require_inside(canonical_sql: str, parameters: Mapping[str, str], *, own_infile: str = "") -> None:
+    """Refuse, whoever asks, what reaches outside the tables and is not refused by the engine's roles.
+
+    Takes the statement as the engine prints it, and the values of its parameters: one may stand for a function's name.
+    `own_infile`: the one text that FROM INFILE may name.
+    """
+    parsed = list(tokens(canonical_sql))
+    words = [token.text.upper() if token.kind == "word" else "" for token in parsed]
+    if "IDENTIFIER" in words and any(value.strip().lower() in OUTSIDE for value in parameters.values()):
+        raise _denied("Cannot use a function that reaches outside the tables.")
     for index, token in enumerate(parsed):
         before = parsed[index - 1].text.upper() if index else ""
-        after = parsed[index + 1] if index + 1 < len(parsed) else Token(kind="sign", text="", end=0)
-        if token.kind == "word" and token.text.upper() == "OUTFILE" and before == "INTO":
-            raise _read_only("Cannot write INTO OUTFILE in readonly mode.")
-        if token.kind in {"word", "name"} and token.text.lower() in {"file", "python"}:
-            _refuse_file_function(token, before, after)
+        after = parsed[index + 1] if index + 1 < len(parsed) else _NOTHING
+        if words[index] == "OUTFILE" and before == "INTO":
+            raise _denied("Cannot write INTO OUTFILE.")
+        if words[index] == "INFILE" and before == "FROM" and (after.kind != "text" or after.text != own_infile):
+            raise _denied("Cannot read FROM INFILE.")
+        if token.kind in {"word", "name"} and token.text.lower() in OUTSIDE:
+            _refuse_function(token, before, after)
+        if before == "=" and index > 1 and words[index - 2] == "ENGINE" and words[0] in {"CREATE", "ATTACH", "REPLACE"}:
+            _require_inside_engine(words[index])
 
 
-def _refuse_file_function(token: Token, before: str, after: Token) -> None:
-    """The scalar function file() has no access check in the engine; it can be called or handed to another function."""
+def _refuse_function(token: Token, before: str, after: Token) -> None:
+    """A scalar function like file() has no access check in the engine; it can be called or handed to another one."""
     called = after.kind == "sign" and after.text == "("
     handed_on = before in {"(", "APPLY"}
     if called or handed_on:
-        raise _read_only(
-            f"Cannot use {token.text}() in readonly mode; write a column of that name with its table: t.{token.text}."
-        )
+        raise _denied(f"Cannot use the function {token.text}() (a column of that name is written t.{token.text}).")
 
 
-def _read_only(text: str) -> Exception:
-    return refusal(READONLY, "READONLY", f"{READER}: {text}")
+def _require_inside_engine(engine: str) -> None:
+    if not engine.endswith("MERGETREE") and engine not in INSIDE_ENGINES:
+        raise _denied(f"Cannot use the engine {engine or 'given'}; the MergeTree family, Memory and Null can be used.")
+
+
+def _denied(text: str) -> Exception:
+    return refusal(ACCESS_DENIED, "ACCESS_DENIED", f"{text} This engine reads and writes its own tables only.")
+
+
+_NOTHING = Token(kind="sign", text="", end=0)

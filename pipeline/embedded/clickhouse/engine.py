@@ -1,7 +1,9 @@
 """The chdb engine: one process, one path, a fresh connection for each statement."""
 
 import logging
+import mmap
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -11,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from pipeline.embedded.clickhouse.access import READER, require_reading
+from pipeline.embedded.clickhouse.access import OUTSIDE, READER, require_inside, require_reading
 from pipeline.embedded.clickhouse.problems import (
     SYNTAX_ERROR,
     TOO_MANY_QUERIES,
@@ -28,6 +30,13 @@ USERS = Path(__file__).parents[1] / "clickhouse_users.xml"
 MAX_STATEMENTS = 16
 QUEUE_TIMEOUT_S = 60.0
 _NOT_STREAMED = "Streaming query is not supported"
+# Tables of requests that name no database. In the engine's own `default` every file of the machine is a table too.
+UNNAMED_DATABASE = "scratch"
+# Rows of VALUES may be expressions. Where they might name a function that reads files, they are taken as plain values.
+_NO_EXPRESSIONS = (
+    "input_format_values_interpret_expressions = 0, input_format_values_deduce_templates_of_expressions = 0"
+)
+_NAMES_A_FUNCTION = re.compile(rb"(?i)%s|[`\"\xe2]" % "|".join(sorted(OUTSIDE)).encode())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +83,7 @@ class Engine:
         self._slots = threading.BoundedSemaphore(MAX_STATEMENTS)
         try:
             self._anchor = Session(self._address)  # keeps merges and the engine alive between statements
+            self._anchor.query(f"CREATE DATABASE IF NOT EXISTS {UNNAMED_DATABASE}")
             self.version = str(self._anchor.query("SELECT version()", "TSV").bytes().decode().strip())
         except Exception as error:
             raise EmbeddedError(f"the ClickHouse engine cannot open {data_dir}: {error}") from error
@@ -99,12 +109,11 @@ class Engine:
             self._slots.release()
 
     def check(self, session: Any, sql: str, context: Context) -> None:
-        """Refuse several statements in one request, and for the reader all that is not reading."""
-        if context.user != READER and ";" not in sql.rstrip("; \t\r\n"):
-            return
+        """Refuse several statements at once, what reaches outside, and for the reader all that is not reading."""
         canonical = self._canonical(session, sql)
         if context.user == READER:
             require_reading(canonical)
+        require_inside(canonical, context.parameters)
 
     def _canonical(self, session: Any, sql: str) -> str:
         """Return the statement as the engine's own parser prints it: no comment, one way of quoting, one statement."""
@@ -134,9 +143,13 @@ class Engine:
 
     def insert(self, session: Any, head: InsertHead, data_file: Path) -> Written:
         """Insert the data of a file. The engine reads it itself, so that all limits and settings of inserts hold."""
-        sql = f"{head.target} FROM INFILE {quoted_text(str(data_file))} COMPRESSION 'none' {head.settings}"
+        settings = head.settings
+        if head.data_format.lower() == "values" and _may_name_a_function(data_file):
+            settings = f"{settings or 'SETTINGS'}{',' if settings else ''} {_NO_EXPRESSIONS}"
+        start, end = f"{head.target} FROM INFILE", f"COMPRESSION 'none' {settings} FORMAT {head.data_format}"
+        require_inside(self._canonical(session, f"{start} 'own' {end}"), {}, own_infile="own")
         try:
-            result = session.query(f"{sql} FORMAT {head.data_format}", "Null")
+            result = session.query(f"{start} {quoted_text(str(data_file))} {end}", "Null")
         except Exception as error:
             raise from_engine(error) from None
         return Written(rows=result.rows_written(), bytes=result.bytes_written())
@@ -153,13 +166,19 @@ def _blocks(result: Any) -> Iterator[bytes]:
         raise from_engine(error) from None
 
 
+def _may_name_a_function(data_file: Path) -> bool:
+    if not data_file.stat().st_size:
+        return False
+    with data_file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _NAMES_A_FUNCTION.search(data) is not None
+
+
 def preparation(context: Context) -> Iterator[str]:
     """Yield the statements that set up a connection; after the first two the engine itself guards the rest."""
     yield f"SET ROLE {'reader' if context.user == READER else 'writer'}"
     if context.user == READER or not context.writes_allowed:
         yield "SET readonly = 2"
-    if context.database:
-        yield f"USE {quoted_name(context.database)}"
+    yield f"USE {quoted_name(context.database or UNNAMED_DATABASE)}"
     for name, value in context.settings.items():
         yield f"SET {quoted_name(name)} = {quoted_text(value)}"
 
