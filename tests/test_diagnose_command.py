@@ -41,7 +41,7 @@ def test_a_file_that_cannot_be_read_is_exit_3() -> None:
 def test_a_device_named_directly_is_named_as_not_read() -> None:
     result = run("/dev/null")
 
-    assert result.exit_code == 3
+    assert result.exit_code == 0
     assert "null: no regular file; not read" in result.stdout
     assert "no log to read in /dev/null" in result.stderr
 
@@ -54,14 +54,20 @@ def test_a_pipe_beside_a_log_is_named_and_the_log_is_read(logs: Path, tmp_path: 
     assert "pipe: no regular file; not read" in result.stdout
 
 
-@pytest.mark.parametrize("content", [{}, {"state.json": '{"a": 1}'}])
-def test_a_folder_without_a_log_is_exit_3_and_json_is_still_printed(tmp_path: Path, content: dict[str, str]) -> None:
-    for name, text in content.items():
-        (tmp_path / name).write_text(text)
+def test_an_empty_folder_is_exit_3_and_json_is_still_printed(tmp_path: Path) -> None:
     result = run(tmp_path, "--json")
 
     assert result.exit_code == 3
-    assert json.loads(result.stdout)["incidents"] == []
+    assert json.loads(result.stdout) == {"incidents": [], "notes": [], "gaps": []}
+    assert f"no log to read in {tmp_path}" in result.stderr
+
+
+def test_a_folder_of_kinds_that_are_not_read_yet_names_them_and_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text('{"a": 1}')
+    result = run(tmp_path, "--json")
+
+    assert result.exit_code == 0
+    assert [gap["source"] for gap in json.loads(result.stdout)["gaps"]] == ["state.json"]
     assert f"no log to read in {tmp_path}" in result.stderr
 
 

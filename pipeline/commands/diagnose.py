@@ -45,7 +45,11 @@ def diagnose(
     _print(diagnosis, as_json=as_json)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
-        problems.append(f"no log to read in {', '.join(map(str, paths))}")
+        nothing = f"no log to read in {', '.join(map(str, paths))}"
+        if diagnosis.gaps:
+            typer.echo(f"rootrank: {visible(nothing)}; what is there is named under gaps", err=True)
+        else:
+            problems.append(nothing)
     if html is not None:
         problems += _write_page(diagnosis, html)
     for problem in problems:
