@@ -12,6 +12,7 @@ import typer
 from pipeline import VERSION
 
 LOOK, OPERATE, DEVELOP = "Look", "Operate", "Develop"
+UNREACHABLE: Final = 3
 INTERNAL_ERROR: Final = 4
 
 
@@ -103,9 +104,9 @@ def _load(command: Command) -> Callable[..., Any]:
             raise
         sys.stderr.write(
             f"rootrank: `{command.name}` needs the package {error.name}; install it with "
-            f"`pip install 'rootrank[{command.extra}]'`\n"
+            f"`pip install 'rootrank[{command.extra}]'`, in a checkout with `pip install '.[{command.extra}]'`\n"
         )
-        raise SystemExit(2) from None
+        raise SystemExit(UNREACHABLE) from None
     return function
 
 

@@ -140,6 +140,7 @@ class _Look(Struct, kw_only=True):
     lines: int
     nodes: Counter[str]
     years: Counter[int]
+    yearless: bool
     rank: int | None
     text: str
 
@@ -164,8 +165,19 @@ def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
         years.update(look.years)
     year = manifest.year or (min(years, key=lambda y: (-years[y], y)) if years else None)
     nodes = _nodes(looks, manifest, year, node, _job_name(paths))
+    gaps += _without_a_year(looks) if year is None else []
     gaps += _without_effect(manifest, {look.name for look in looks}, {node.reporter for node in nodes})
     return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable)
+
+
+def _without_a_year(looks: list[_Look]) -> list[Gap]:
+    """Stamps that no year can be given to: said once, because all times of these files are unknown by it."""
+    names = [look.name for look in looks if look.yearless]
+    if not names:
+        return []
+    more = f" (and of {len(names) - 1} more)" if len(names) > 1 else ""
+    reason = f"times{more} not known: the stamps leave out the year and no file here shows it; write `year = YYYY` into"
+    return [Gap(source=names[0], reason=f"{reason} {MANIFEST} beside the logs")]
 
 
 def _manifest(paths: list[Path]) -> Manifest:
@@ -261,12 +273,14 @@ def _look(name: str, path: Path) -> _Look | Gap:
         return Gap(source=name, reason=reason)
     nodes: Counter[str] = Counter()
     years: Counter[int] = Counter()
+    yearless = False
     kernel = kmsg = 0
     for line in lines:
         kmsg += is_kmsg(line) is not None or is_kmsg_continuation(line)
         parsed = parse_line(line)
         if parsed.node:
             nodes[parsed.node] += 1
+        yearless = yearless or (parsed.stamp is not None and not parsed.stamp.has_year)
         if parsed.stamp and parsed.stamp.has_year:
             years[date_of(parsed.stamp.ns // (86_400 * SECOND_NS))[0]] += 1
         kernel += parsed.process == "kernel" or parsed.boot_ns is not None or parsed.body.startswith("NVRM: ")
@@ -276,7 +290,7 @@ def _look(name: str, path: Path) -> _Look | Gap:
     return _Look(
         name=name, path=path, kind="kernel" if lines and is_kernel else "application",
         kmsg=bool(lines) and kmsg * 2 > len(lines), lines=len(lines), nodes=nodes, years=years,
-        rank=int(rank[1]) if rank else None, text=text,
+        yearless=yearless, rank=int(rank[1]) if rank else None, text=text,
     )  # fmt: skip
 
 

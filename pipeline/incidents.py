@@ -29,7 +29,10 @@ def incidents(
     limit: Annotated[int, typer.Option(help="At most so many, newest first.", min=1, max=1000)] = 20,
     url: Annotated[str, typer.Option(envvar="ROOTRANK_URL", help="Address of the feed.")] = DEFAULT_URL,
 ) -> None:
-    """Show the incidents of the running feed. Exit code 3 where it cannot be reached."""
+    """Show the incidents of the running feed. Exit code 3 where it cannot be reached.
+
+    Examples: rootrank incidents      rootrank incidents --run replay --json      rootrank incidents --follow
+    """
     client = FeedClient(url=url)
     asked = {"run": run, "cluster": cluster, "state": state, "limit": str(limit)}
     try:

@@ -16,19 +16,20 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import msgspec
 import orjson
 
-from shippers import check
-from shippers.agent import Agent
 from shippers.claim import SpoolLockedError
 from shippers.clock import make_clock
 from shippers.config import Config, ConfigError, load, parse_start_at
-from shippers.delivery import say
 from shippers.pieces import Moment
 from shippers.reader import Reader
-from shippers.sink import StdoutSink
+from shippers.saying import say
+
+if TYPE_CHECKING:
+    from shippers.check import Report
 
 FINE, PROBLEM, USAGE, UNREACHABLE, INTERNAL = range(5)
 
@@ -51,6 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SpoolLockedError as error:
         say(str(error))
         return UNREACHABLE
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("shippers", "schemas"):
+            raise
+        say(
+            f"`{options.command}` needs the package {error.name}; install it with `pip install 'rootrank[shipper]'`, "
+            "in a checkout with `pip install '.[shipper]'`"
+        )
+        return UNREACHABLE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
@@ -67,8 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rootrank-shipper",
         description="Ships log files and the kernel log of this node to rootrank.",
-        epilog="exit codes: 0 fine, 1 check found a problem, 2 usage or settings, 3 cannot be read or reached, "
-        "4 internal error",
+        epilog="example: rootrank-shipper check --config node.toml; exit codes: 0 fine, 1 check found a problem, "
+        "2 usage or settings, 3 cannot be read or reached, 4 internal error",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
@@ -76,8 +85,13 @@ def _parser() -> argparse.ArgumentParser:
         "check": "say what would be read, whether Kafka answers, and what is wrong",
         "print": "print raw batches as JSON lines; touches neither the spool nor Kafka",
     }
+    examples = {
+        "run": "rootrank-shipper run --config node.toml",
+        "check": "rootrank-shipper check --config node.toml --json",
+        "print": "rootrank-shipper print --config node.toml --once --start-at beginning",
+    }
     for name, text in helps.items():
-        command = commands.add_parser(name, help=text, description=text)
+        command = commands.add_parser(name, help=text, description=text, epilog=f"example: {examples[name]}")
         command.add_argument("--config", type=Path, required=True, metavar="FILE", help="settings (TOML)")
         if name == "check":
             command.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -87,7 +101,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+# What imports the Kafka client is imported when it is used: a plain install lacks it, and help needs none.
+
+
 def _run(config: Config) -> int:
+    from shippers.agent import Agent
+
     _raise_file_limit()
     agent = Agent(config)
     _on_signals(agent.request_stop)
@@ -96,6 +115,8 @@ def _run(config: Config) -> int:
 
 
 def _check(config: Config, *, as_json: bool) -> int:
+    from shippers import check
+
     report = check.inspect(config)
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(msgspec.to_builtins(report), option=orjson.OPT_INDENT_2) + b"\n")
@@ -107,6 +128,8 @@ def _check(config: Config, *, as_json: bool) -> int:
 
 
 def _print(config: Config, options: argparse.Namespace) -> int:
+    from shippers.sink import StdoutSink
+
     _raise_file_limit()
     if options.start_at:
         parse_start_at(options.start_at)
@@ -155,7 +178,7 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _as_text(report: check.Report) -> str:
+def _as_text(report: "Report") -> str:
     kafka = report.kafka
     synchronised = {True: "synchronised", False: "NOT synchronised", None: "state unknown"}
     clock = "recorded" if report.clock.is_static else synchronised[report.clock.is_synchronised]

@@ -13,9 +13,10 @@ from schemas.topics import key_of
 from shippers.beacon import Beacons
 from shippers.clock import make_clock
 from shippers.config import Config
-from shippers.delivery import PROGRESS_EVERY_S, Delivery, say
+from shippers.delivery import PROGRESS_EVERY_S, Delivery
 from shippers.pieces import Moment
 from shippers.reader import Batch, Reader
+from shippers.saying import say
 from shippers.sink import KafkaSink, Sink
 from shippers.spool import Spool
 from shippers.writer import SpoolWriter

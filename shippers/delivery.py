@@ -1,6 +1,5 @@
 """The thread that takes batches from the spool, sends them one after another, and sends progress behind them."""
 
-import sys
 import threading
 import time
 from collections import deque
@@ -12,6 +11,7 @@ import msgspec
 from schemas import codec
 from schemas.records import ClockReading, Gap, Progress
 from schemas.topics import RAW
+from shippers.saying import say
 from shippers.segment import Entry
 from shippers.sink import RecordRefusedError, Sink, SinkUnavailableError
 from shippers.spool import Spool
@@ -22,11 +22,6 @@ SAY_AFTER_S: Final = 3.0
 _BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _OFFERS_KEPT: Final = 8
 _SLICE_S: Final = 0.1
-
-
-def say(text: str) -> None:
-    """One line on standard error."""
-    print(f"rootrank-shipper: {text}", file=sys.stderr, flush=True)
 
 
 class Delivery:

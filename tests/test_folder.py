@@ -348,3 +348,20 @@ def test_two_attempts_in_one_folder_are_two_stories(tmp_path: Path) -> None:
     })  # fmt: skip
 
     assert {i.class_ for i in diagnose([tmp_path]).incidents} == {"software/cuda_oom", "hardware/gpu_xid_79"}
+
+
+def test_stamps_without_a_year_that_nothing_gives_are_said_once_with_the_way_out(tmp_path: Path) -> None:
+    kern = "Mar  4 05:06:07 {} kernel: " + XID + "\n"
+    logs = _write(tmp_path, {f"{name}/kern.log": kern.format(name) for name in ("alpha", "beta")})
+    (gap,) = plan([logs]).gaps
+    assert gap.source == "alpha/kern.log"
+    assert "times (and of 1 more) not known" in gap.reason
+    assert "`year = YYYY` into rootrank.toml" in gap.reason
+
+    _write(tmp_path, {"rootrank.toml": "year = 2026\n"})
+    assert plan([logs]).gaps == []
+
+
+def test_another_file_that_shows_the_year_gives_it_to_all(tmp_path: Path) -> None:
+    logs = _write(tmp_path, {"kern.log": f"Mar  4 05:06:07 alpha kernel: {XID}\n", "rank0.log": STEP})
+    assert plan([logs]).gaps == []

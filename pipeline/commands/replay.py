@@ -1,18 +1,22 @@
 """`rootrank replay`."""
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from pipeline.commands.kafka_watch import KafkaWatch
 from pipeline.commands.services import DEFAULT_BOOTSTRAP, Bootstrap
 from pipeline.folder import ManifestError, plan
 from pipeline.replay import Replay, ReplayError, Settings, Status, is_run_id, new_run_id, work_dir
 
 USAGE, UNREADABLE = 2, 3
+SAY_EVERY_S: Final = 10.0
 
 
 def replay(
@@ -49,11 +53,11 @@ def replay(
         bootstrap=kafka, work_dir=work_dir(), run_id=run_id or new_run_id(),
         speed=None if as_fast_as_possible else speed,
     )  # fmt: skip
-    _play(Replay(folder, settings))
+    _play(Replay(folder, settings), kafka)
     typer.echo(f"replayed {len(folder.nodes)} nodes as {settings.run_id}", err=True)
 
 
-def _play(play: Replay) -> None:
+def _play(play: Replay, bootstrap: str) -> None:
     console = Console(file=sys.stderr)
     bar = Progress(
         TextColumn("replay"), BarColumn(), TextColumn("{task.percentage:.0f} %"),
@@ -61,16 +65,31 @@ def _play(play: Replay) -> None:
         console=console, disable=not console.is_terminal,
     )  # fmt: skip
     try:
-        with bar:
+        with bar, KafkaWatch(bootstrap, lambda text: typer.echo(f"rootrank: {text}", err=True)):
             task = bar.add_task("", total=max(play.status.bytes_total, 1), done=0, all=play.status.shippers)
 
             def show(status: Status) -> None:
                 bar.update(task, completed=status.bytes_released, done=status.shippers_done)
 
-            play.run(show)
+            play.run(show if console.is_terminal else now_and_then(time.monotonic))
     except ReplayError as error:
         typer.echo(f"rootrank: {error}", err=True)
         raise typer.Exit(UNREADABLE) from None
     except KeyboardInterrupt:
         typer.echo("rootrank: replay stopped", err=True)
         raise typer.Exit(UNREADABLE) from None
+
+
+def now_and_then(clock_s: Callable[[], float]) -> Callable[[Status], None]:
+    """Says how far a replay is where no bar can be drawn: a line on standard error every ten seconds of the clock."""
+    next_s = clock_s() + SAY_EVERY_S
+
+    def show(status: Status) -> None:
+        nonlocal next_s
+        if clock_s() < next_s:
+            return
+        next_s = clock_s() + SAY_EVERY_S
+        percent = min(100 * status.bytes_released // max(status.bytes_total, 1), 100)
+        typer.echo(f"replay: {percent} % released, {status.shippers_done}/{status.shippers} shippers done", err=True)
+
+    return show

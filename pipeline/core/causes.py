@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from pipeline.core.episodes import Coalescing, Episode
 from schemas.records import Entity
-from schemas.vocabulary import ActionKind, IncidentSeverity, Interruption
+from schemas.vocabulary import ActionKind, IncidentSeverity, Interruption, Role
 
 Scope = Literal["gpu", "rank", "peer", "node", "nic", "job"]
 
@@ -22,14 +22,16 @@ def matches(event: str, where: dict[str, list[str]], episode: Episode) -> bool:
 
 
 class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event name and, where given, the values its attributes must have."""
+    """An event name and, where given, the values its attributes must have and the roles its signal may give it."""
 
     event: str
     where: dict[str, list[str]] = {}
+    roles: list[Role] = []
 
     def matches(self, episode: Episode) -> bool:
         """Whether the episode is of this kind."""
-        return matches(self.event, self.where, episode)
+        fits = not self.roles or episode.first.role in self.roles
+        return fits and matches(self.event, self.where, episode)
 
 
 class Link(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

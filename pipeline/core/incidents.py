@@ -9,7 +9,7 @@ import msgspec
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.episodes import Episode
 from pipeline.core.order import Place, canonical, lag_ns
-from pipeline.core.verdict import WAITERS, Conclusion
+from pipeline.core.verdict import STALLS, WAITERS, Conclusion, has_last_words
 from schemas.records import (
     Action,
     Alternative,
@@ -287,9 +287,7 @@ def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:
 
 def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
     if rule is None:
-        return Action(
-            kind="none", why="no cause is known; gather what `why_unknown` names before the node is used again"
-        )
+        return Action(kind="none", why="no cause is known; gather what would decide before the nodes are used again")
     return Action(
         kind=rule.action.kind,
         target=_filled(rule.action.target, culprits),
@@ -306,7 +304,14 @@ def _explanation(conclusion: Conclusion, frame: Frame) -> str:
         return f"{said[:1].upper()}{said[1:]}" + (f"; {noticed}." if noticed else ".")
     if conclusion.silent_ranks:
         names = ", ".join(str(rank) for rank in conclusion.silent_ranks)
+        if has_last_words(conclusion.steps, conclusion.silent_ranks):
+            return (
+                f"Rank {names} ended with an error of its own while all others waited for it in a collective; "
+                "what led to the error is not in these logs."
+            )
         return f"Rank {names} fell silent while all others waited for it in a collective; nothing says why."
+    if not any(s.item.episode.name in STALLS for s in conclusion.steps):
+        return "A process of the job ended; no line before it names a cause."
     return "A collective timed out; no line from before the stall names a cause."
 
 

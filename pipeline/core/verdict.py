@@ -24,8 +24,12 @@ FAILURES: Final = frozenset(
 )  # fmt: skip
 # What a rank prints when it waited in vain: who prints it did not stop the others.
 WAITERS: Final = frozenset(("nccl.watchdog.timeout", "gloo.timeout", "torch.comm.aborted"))
+# What says that a collective stood still.
+STALLS: Final = WAITERS | {"nccl.watchdog.exception", "nccl.watchdog.stuck"}
 # What a rank prints of the death of another one.
 SURVIVORS: Final = WAITERS | {"nccl.socket.closed", "gloo.closed", "gloo.reset"}
+# What a process prints of its own end, without saying what led to it.
+LAST_WORDS: Final = frozenset(("cuda.error", "nccl.cuda.failure", "python.exception", "process.abort"))
 # A rule this strong rests on a record of the fault itself; it stands alone where it explains nothing of the failure.
 STANDS_ALONE: Final = 0.8
 
@@ -235,19 +239,29 @@ def _unknown(
     first = min(failures, key=lambda item: canonical(item.episode.first))
     steps = [Step(item=first, role="symptom")]
     for item in items:
-        if item is not first and item.episode.first.role == "symptom":
-            steps.append(step(item, "symptom", 0, "the same stall, as another line reports it", steps))
+        last_word = item.subject.rank in silent and item.episode.name in LAST_WORDS
+        if item is not first and (item.episode.first.role == "symptom" or last_word):
+            why = "the rank's own last words" if last_word else "the same failure, as another line reports it"
+            steps.append(step(item, "symptom", 0, why, steps))
     if silent:
+        said = "the rank stopped without a line"
+        if has_last_words(steps, silent):
+            said = "the rank's own error does not say what led to it"
         return Conclusion(
             class_="unknown/silent_rank", rule=None, culprits=[placement.ranks[rank] for rank in silent],
             confidence=0.6 if len(silent) == 1 else 0.4, steps=steps, silent_ranks=silent,
-            why_unknown="the rank stopped without a line that says why; its stack (py-spy), the kernel log of its "
-            "node or a flight-recorder dump would decide",
+            why_unknown=f"{said}; its stack (py-spy), the kernel log of its node or a flight-recorder dump would "
+            "decide",
         )  # fmt: skip
     return Conclusion(
         class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
         why_unknown=_why_unknown(placement, reported),
     )  # fmt: skip
+
+
+def has_last_words(steps: list[Step], ranks: list[int]) -> bool:
+    """Whether one of these ranks says of its own end."""
+    return any(one.item.subject.rank in ranks and one.item.episode.name in LAST_WORDS for one in steps)
 
 
 def _why_unknown(placement: PlacementMap, reported: Reported) -> str:

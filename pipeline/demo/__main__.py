@@ -46,6 +46,7 @@ def main() -> int:
                     return FAILED
                 _show(incident, addresses)
                 if serve:
+                    _show_shell(addresses)
                     _serve(stack, stop)
             finally:
                 _say("stopping …")
@@ -89,6 +90,10 @@ def _show(incident: Incident, addresses: Addresses) -> None:
     look = look_of(sys.stdout)
     sys.stdout.write("\n" + render_text(incident, width=look.width, color=look.color))
     sys.stdout.write(f"\nfeed    {addresses.web}/?run=replay\nSQL     {addresses.clickhouse_url}\n")
+    sys.stdout.flush()
+
+
+def _show_shell(addresses: Addresses) -> None:
     sys.stdout.write(f"in another shell:\n  {addresses.exports}\n  rootrank query --list\n")
     sys.stdout.flush()
 

@@ -104,8 +104,8 @@ def _top(incident: Incident) -> list[RenderableType]:
     blocks: list[RenderableType] = [title, _named("culprit", _culprits(incident))]
     if incident.explanation:
         blocks += [Text(), _indented(Text(words.visible(incident.explanation)))]
-    if not incident.culprits and incident.why_unknown:
-        blocks += [Text(), _named("to decide", Text(words.visible(incident.why_unknown)))]
+    if incident.why_unknown:
+        blocks += [Text(), _named("to decide", Text(words.sentence(incident.why_unknown)))]
     return blocks
 
 
@@ -138,9 +138,9 @@ def _action(incident: Incident) -> list[RenderableType]:
 def _chain(incident: Incident, width: int) -> list[RenderableType]:
     if not incident.chain:
         return []
-    day = words.day(incident.started_at or incident.chain[0].when)
+    day = words.day(incident.started_at or next((step.when for step in incident.chain if step.when), None))
     causes = {edge.to: edge for edge in incident.edges}
-    blocks: list[RenderableType] = [Text(), Text(f"HOW IT WENT  {day} UTC".rstrip(), style="bold")]
+    blocks: list[RenderableType] = [Text(), Text(f"HOW IT WENT  {day} UTC" if day else "HOW IT WENT", style="bold")]
     for step in incident.chain:
         blocks.append(_step(step))
         blocks.append(Padding(_evidence(step, causes.get(step.step), day, width), (0, 0, 0, 5)))
@@ -190,7 +190,7 @@ def _facts(incident: Incident) -> list[RenderableType]:
         ("reach", words.reach_line(incident)),
         ("stopped", f"{incident.interruption}, in phase {incident.phase.replace('_', ' ')}"),
         ("watched", watched),
-        ("folded", f"{words.counted(folded, 'line')} that repeat the chain" if folded else ""),
+        ("folded", f"{words.counted(folded, 'line')} like those of the chain" if folded else ""),
         ("related", "; ".join(f"{words.visible(r.incident_id)}: {words.visible(r.why)}" for r in incident.related)),
         (
             "class",

@@ -20,7 +20,7 @@ _STEPS: Final[tuple[tuple[int, str, int, str], ...]] = (
     (172_800, "h", 3_600, "min"),
 )
 _ACTIONS: Final[dict[str, str]] = {
-    "none": "Nothing to do",
+    "none": "Nothing to repair",
     "restart_in_place": "Restart the job on the same nodes",
     "restart_excluding_node": "Restart the job without {target}",
     "reset_gpu": "Reset {target}",
@@ -126,8 +126,8 @@ def duration(ns: int) -> str:
 
 
 def lag(ns: int | None) -> str:
-    """Time since the root: `+4.2 s`; nothing where it is not known."""
-    if ns is None:
+    """Time since the root: `+4.2 s`; nothing where it is not known or none at all."""
+    if not ns:
         return ""
     sign = "+" if ns >= 0 else "-"
     return f"{sign}{duration(ns)}"

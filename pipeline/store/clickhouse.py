@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -11,6 +12,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error, OperationalError
 from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as HTTPTimeoutError
 
 from pipeline.store.errors import StoreRefusedError, StoreSettingsError, StoreUnreachableError
 from pipeline.store.tables import Table
@@ -197,12 +199,32 @@ class Store:
         return self._client
 
     def _unreachable(self, error: Exception) -> StoreUnreachableError:
-        why = " ".join(str(error).split())[:200]
         return StoreUnreachableError(
-            f"ClickHouse at {self.settings.address} does not answer ({why}). "
+            f"ClickHouse at {self.settings.address} does not answer ({_why(error)}). "
             f"Start it, or `rootrank up` which brings its own, or set CLICKHOUSE_URL"
         )
 
 
+def _why(error: BaseException) -> str:
+    """The system's own word for it where there is one, else whole words of what the driver says."""
+    cause: BaseException | None = error
+    timed_out = False
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        # A refused connection is a time-out to urllib3, so the search for the system's word goes on.
+        timed_out = timed_out or isinstance(cause, TimeoutError | HTTPTimeoutError)
+        reason = getattr(cause, "reason", None)
+        cause = cause.__cause__ or cause.__context__ or (reason if isinstance(reason, BaseException) else None)
+    return "timed out" if timed_out else shorten(str(error), 120, placeholder=" …")
+
+
 def _refused(error: Error) -> StoreRefusedError:
-    return StoreRefusedError(" ".join(str(error).split()), code=error.code or 0)
+    return StoreRefusedError(_sentence(" ".join(str(error).split())), code=error.code or 0)
+
+
+def _sentence(text: str) -> str:
+    """What the engine says, with the name of its code, out of the frame the driver and the engine put around it."""
+    _, framed, said = text.partition("DB::Exception: ")
+    said = (said if framed else text).partition(" (for url ")[0]
+    return said.partition(" (version ")[0]

@@ -59,7 +59,10 @@ def sql(
     reader_user: ReaderUser = "",
     reader_password_file: ReaderPasswordFile = None,
 ) -> None:
-    """Ask ClickHouse in SQL, read only. Tables: `SHOW TABLES`; live only: the views that end in `_live`."""
+    """Ask ClickHouse in SQL, read only. Tables: `SHOW TABLES`; live only: the views that end in `_live`.
+
+    Examples: rootrank sql "SHOW TABLES"      rootrank sql "SELECT class, count() FROM incidents GROUP BY class" --json
+    """
     text = (sys.stdin.read() if statement == "-" else statement).strip().rstrip(";").strip()
     with _errors_as_exits():
         _refuse_writes(text)
@@ -78,7 +81,10 @@ def query(
     reader_user: ReaderUser = "",
     reader_password_file: ReaderPasswordFile = None,
 ) -> None:
-    """Run a named query of sql/queries, read only."""
+    """Run a named query of sql/queries, read only.
+
+    Examples: rootrank query --list      rootrank query incidents --param run=replay      rootrank query gaps --json
+    """
     with _errors_as_exits():
         if listed or not name:
             _show_queries(queries.list_queries(), as_json=as_json)
@@ -87,7 +93,10 @@ def query(
         given = _given(param or [])
         queries.bind(wanted, given)
         store = _reader(clickhouse_url, password_file, reader_user, reader_password_file)
-        _show(queries.run_query(store, wanted, given), as_json=as_json)
+        answer = queries.run_query(store, wanted, given)
+        _show(answer, as_json=as_json)
+        for other in [] if answer.rows else queries.other_runs(store, wanted, given):
+            typer.echo(f"rows of run {other} exist: add --param run={other}", err=True)
 
 
 def migrate(
@@ -98,7 +107,10 @@ def migrate(
     clickhouse_url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Bring the tables up to date. `--status` exits 1 where something is pending or changed."""
+    """Bring the tables up to date. `--status` exits 1 where something is pending or changed.
+
+    Examples: rootrank migrate --status      rootrank migrate --dry-run      rootrank migrate
+    """
     with _errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
         store.ping()

@@ -15,7 +15,9 @@ from msgspec import Struct
 from pipeline.store.clickhouse import Store
 from pipeline.store.errors import QueryFileError
 from pipeline.store.sqlfiles import QUERIES
+from schemas.vocabulary import Run
 
+STORED_RUNS: Final[tuple[Run, ...]] = ("live", "replay", "drill")
 NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 
@@ -102,6 +104,14 @@ def bind(query: NamedQuery, given: Mapping[str, str]) -> dict[str, str]:
 def run_query(store: Store, query: NamedQuery, given: Mapping[str, str]) -> Answer:
     """Run a named query with some of its parameters given as text."""
     return ask(store, query.text, bind(query, given))
+
+
+def other_runs(store: Store, query: NamedQuery, given: Mapping[str, str]) -> list[str]:
+    """The runs under which a query that asked for one run finds rows, that one aside."""
+    asked = bind(query, given).get("run")
+    if not asked:
+        return []
+    return [run for run in STORED_RUNS if run != asked and run_query(store, query, {**given, "run": run}).rows]
 
 
 def ask(store: Store, sql: str, parameters: Mapping[str, str] | None = None) -> Answer:

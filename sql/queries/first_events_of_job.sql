@@ -5,7 +5,7 @@
 -- param limit:UInt32 = 50 | how many
 -- example: rootrank query first_events_of_job --param job=48211 --param role=cause
 SELECT
-    ifNull(e.aligned_time, e.lo_time) AS at,
+    nullIf(ifNull(e.aligned_time, e.lo_time), toDateTime64(0, 9, 'UTC')) AS at,
     if(e.quality = 'none', NULL, toUnixTimestamp64Nano(e.hi_time) - toUnixTimestamp64Nano(e.lo_time)) AS width_ns,
     e.node AS node, e.subject_rank AS rank, e.name AS name, e.role AS role, e.label AS label, e.severity AS severity,
     e.count AS count, j.attempt AS attempt, e.source AS source, e.line_no AS line_no, e.body AS body
@@ -14,5 +14,5 @@ INNER JOIN event_jobs AS j USING (run, run_id, cluster, event_id)
 WHERE (j.job_id = {job:String} OR j.job_key = {job:String})
     AND ({run:String} = '' OR run = {run:String})
     AND ({role:String} = '' OR e.role = {role:String})
-ORDER BY at, e.source, e.offset
+ORDER BY at ASC NULLS LAST, e.source, e.offset
 LIMIT {limit:UInt32}

@@ -1,4 +1,5 @@
--- question: Which lines stand around a line of a source?
+-- question: Which lines stand around a line of a source? Timestamp is the transport's time, else when the line was
+-- question: read; a replayed line has none.
 -- param node:String | the node the source speaks about
 -- param source:String | the source, as evidence names it
 -- param line_no:UInt64 = 0 | the line's number; 0: use the offset
@@ -10,7 +11,9 @@ WITH
     {line_no:UInt64} != 0 AS numbered,
     if(numbered, {line_no:UInt64}, {offset:UInt64}) AS centre,
     if(numbered, ifNull(line_no, 0), offset) AS place
-SELECT place = centre AS here, line_no, offset, Timestamp, SeverityText, truncated, Body, generation, run, run_id
+SELECT
+    place = centre AS here, line_no, offset, nullIf(raw_lines.Timestamp, toDateTime64(0, 9, 'UTC')) AS Timestamp,
+    SeverityText, truncated, Body, generation, run, run_id
 FROM raw_lines
 WHERE node = {node:String} AND source = {source:String}
     AND ({run:String} = '' OR run = {run:String})

@@ -69,7 +69,7 @@ def test_what_came_long_after_the_root_is_not_its_effect(lag_s: int, told: bool)
 
 def _raised(rank: int, kind: str, *, at_s: int = 0) -> Event:
     return event("python.exception", node=f"n{rank:04d}", source=f"rank{rank}", rank=rank, attributes={"type": kind},
-                 at_ns=T0 + at_s * SECOND)  # fmt: skip
+                 role="cause", at_ns=T0 + at_s * SECOND)  # fmt: skip
 
 
 def test_of_a_crowd_of_roots_the_rarest_kind_is_looked_at() -> None:

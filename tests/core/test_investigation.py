@@ -368,6 +368,19 @@ def test_a_silent_rank_is_named_when_everything_was_read() -> None:
     assert incident.blast_radius.silent_ranks == [3]
 
 
+def test_the_last_words_of_a_silent_rank_are_on_the_chain_and_said() -> None:
+    investigation = _new()
+    error = event("cuda.error", node="beta", source="rank3", rank=3, role="cause",
+                  attributes={"error": "unspecified launch failure"})  # fmt: skip
+    _apply(investigation, *_silent_story(), event_batch("beta", 2, [error]), node_progress("alpha", END_NS))
+    found = _apply(investigation, node_progress("beta", END_NS), now_ns=T0 + SECOND)
+    incident = incident_of(found[-1])
+    assert (incident.class_, [c.rank for c in incident.culprits]) == ("unknown/silent_rank", [3])
+    assert "cuda.error" in [step.event for step in incident.chain]
+    assert "ended with an error of its own" in incident.explanation
+    assert "nothing says why" not in incident.explanation
+
+
 def test_a_rank_on_a_node_that_nobody_watches_is_not_called_silent() -> None:
     investigation = _new()
     alone = [placed(r, "alpha" if r < 3 else "gone", world=4, bus=f"0000:{r:02x}:00.0") for r in range(4)]

@@ -112,6 +112,21 @@ def test_a_mistake_in_the_settings_is_a_usage_error(tmp_path: Path, capsys: pyte
     assert main(["run", "--config", str(tmp_path / "none.toml")]) == 2
 
 
+@pytest.mark.parametrize("command", ["run", "check", "print"])
+def test_a_package_that_is_not_installed_is_a_sentence_and_exit_3(
+    config: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "kafka"]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("shippers.agent", "shippers.check", "shippers.sink", "shippers.delivery", "shippers.beacon"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(f"shippers.{name.partition('.')[2]}", raising=False)
+    monkeypatch.setitem(sys.modules, "kafka", None)
+
+    assert main([command, "--config", str(config)]) == 3
+    assert "pip install '.[shipper]'" in capsys.readouterr().err
+
+
 def test_no_command_is_a_usage_error() -> None:
     with pytest.raises(SystemExit) as stop:
         main([])

@@ -159,6 +159,7 @@ def test_an_engine_that_is_away_is_exit_3_and_says_what_to_do(run: Run, words: l
     assert (result.exit_code, result.stdout) == (3, "")
     assert "does not answer" in result.stderr
     assert "rootrank up" in result.stderr
+    assert "(connection refused)" in result.stderr
 
 
 @pytest.mark.clickhouse
@@ -166,6 +167,21 @@ def test_a_database_that_is_not_migrated_says_so(run: Run, empty_store: Store) -
     result = run("query", "gaps", url=url_of(empty_store.settings))
     assert result.exit_code == 3
     assert "rootrank migrate" in result.stderr
+
+
+@pytest.mark.clickhouse
+def test_no_rows_of_the_live_run_names_the_runs_that_have_some(run: Run, store: Store) -> None:
+    put(store, seed.incident(run="replay"))
+    asked = run("query", "incidents", "--json", url=url_of(store.settings))
+    assert (asked.stdout, asked.stderr) == ("[]\n", "rows of run replay exist: add --param run=replay\n")
+
+
+@pytest.mark.clickhouse
+def test_a_value_that_does_not_fit_is_said_in_the_words_of_the_engine(run: Run, filled: Store) -> None:
+    result = run("query", "gaps", "--param", "limit=many", url=url_of(filled.settings))
+    assert result.exit_code == 2
+    assert "(BAD_QUERY_PARAMETER)" in result.stderr
+    assert not any(frame in result.stderr for frame in ("server response", "for url", "(version", "DB::Exception"))
 
 
 @pytest.mark.clickhouse

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pipeline.store import queries
 from pipeline.store.clickhouse import Store
@@ -25,10 +26,10 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "silent_nodes": ({}, {"problem": "silent", "reporter": "n1"}),
     "placement_of_job": ({"job": "job7"}, {"rank": 0, "node": "n1", "pci_bus_id": "0000:30:00.0"}),
     "xid_by_node": ({}, {"node": "n1", "xid": 79, "lines": 6, "events": 3}),
-    "evidence_latency": ({}, {"incidents": 1, "p50_s": 2.377, "run": "live"}),
+    "evidence_latency": ({}, {"incidents": 1, "p50_s": 2.377}),
 }
 WITH_REPLAYED = [
-    "incidents", "first_events_of_job", "node_around", "raw_lines_around", "xid_by_node", "evidence_latency",
+    "incidents", "first_events_of_job", "node_around", "raw_lines_around", "xid_by_node",
 ]  # fmt: skip
 
 
@@ -83,6 +84,36 @@ def test_lines_around_a_line_are_the_lines_around_it(filled: Store) -> None:
     given = {"node": "n1", "source": "kern.log", "line_no": "2", "lines": "3"}
     answer = queries.run_query(filled, queries.load_query("raw_lines_around"), given).objects()
     assert [(row["line_no"], row["here"]) for row in answer] == [(1, 0), (2, 1), (3, 0), (4, 0), (5, 0)]
+
+
+@pytest.mark.clickhouse
+def test_a_time_that_is_not_known_is_none_and_stands_last(store: Store) -> None:
+    span = replace(seed.placement(spans=1).spans[0], start_unix_nano=0)
+    timeless = replace(seed.event(1), aligned_time_unix_nano=None, lo_unix_nano=0, hi_unix_nano=2**62, quality="none")
+    put(
+        store, seed.batch(observed_ns=0), seed.event_batch([timeless, seed.event(2)]),
+        replace(seed.placement(), spans=[span]),
+    )  # fmt: skip
+
+    def column(name: str, column: str) -> list[Any]:
+        given = ANSWERS[name][0]
+        if "line_no" in given:
+            given = {**given, "line_no": "2"}
+        answer = queries.run_query(store, queries.load_query(name), given)
+        return [row[column] for row in answer.objects()]
+
+    assert column("first_events_of_job", "at") == ["2026-03-01 10:00:02.000000000", None]
+    assert column("placement_of_job", "started_at") == [None]
+    assert column("raw_lines_around", "Timestamp") == [None] * 3
+    assert column("xid_by_node", "first") == ["2026-03-01 10:00:02.000000000"]
+
+
+@pytest.mark.clickhouse
+def test_runs_that_hold_what_the_asked_one_lacks_are_named(store: Store) -> None:
+    put(store, seed.incident(run="replay"))
+    assert queries.other_runs(store, queries.load_query("incidents"), {}) == ["replay"]
+    assert queries.other_runs(store, queries.load_query("incidents"), {"run": ""}) == []
+    assert queries.other_runs(store, queries.load_query("evidence_latency"), {}) == []
 
 
 @pytest.mark.clickhouse
