@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import Queue
 
@@ -58,8 +59,9 @@ def _ours(parts: Parts, feed_url: str, folder: Path, samples: int) -> list[float
                     out.write(line + "\n")
                 sample = _sample(number)
                 if sample is not None:
-                    out.write(f"NVRM: Xid (PCI:0000:{sample}:00): 79, GPU has fallen off the bus.\n")
-                    written[f"0000:{sample}:00.0"] = time.monotonic()
+                    stamp = datetime.now(UTC).isoformat(timespec="microseconds")
+                    out.write(f"{stamp} {sample} kernel: NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.\n")
+                    written[sample] = time.monotonic()
                 else:
                     out.write(next(source) + "\n")
                 out.flush()
@@ -67,7 +69,7 @@ def _ours(parts: Parts, feed_url: str, folder: Path, samples: int) -> list[float
     finally:
         shipper.terminate()
         shipper.wait()
-    return [seen[bus] - at for bus, at in written.items() if bus in seen]
+    return [seen[node] - at for node, at in written.items() if node in seen]
 
 
 def _paced(samples: int) -> Iterator[int]:
@@ -82,9 +84,9 @@ def _paced(samples: int) -> Iterator[int]:
 
 
 def _sample(tick: int) -> str | None:
-    """The bus of the sample that falls on this tick: one a second after the warm-up."""
+    """The node of the sample that falls on this tick: one a second after the warm-up, each of another node."""
     second, rest = divmod(tick, round(1 / TICK_S))
-    return f"{second:02x}" if rest == 37 and second >= 3 else None
+    return f"lat{second}" if rest == 37 and second >= 3 else None
 
 
 def _follow(url: str, seen: dict[str, float]) -> None:
@@ -94,8 +96,8 @@ def _follow(url: str, seen: dict[str, float]) -> None:
             for name, incident in FeedClient(url=url).stream({"run": "live", "cluster": "latency"}, place):
                 place = name
                 for culprit in incident.culprits:
-                    if culprit.pci_bus_id:
-                        seen.setdefault(culprit.pci_bus_id, time.monotonic())
+                    if culprit.node:
+                        seen.setdefault(culprit.node, time.monotonic())
         except FeedUnreachableError:
             time.sleep(0.1)
 
