@@ -35,7 +35,8 @@ from msgspec import Struct
 from pipeline.core.parse import is_kmsg, is_kmsg_continuation, parse_line
 from pipeline.core.stamps import date_of
 from pipeline.core.times import zone_offset_s
-from pipeline.logfiles import UnreadableFileError, head_lines, printable
+from pipeline.logfiles import UnreadableFileError, head_lines
+from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading, Gap
 
 MANIFEST: Final = "rootrank.toml"
@@ -189,7 +190,7 @@ def _manifest(paths: list[Path]) -> Manifest:
 
 
 def _read_manifest(file: Path) -> Manifest:
-    name = printable(file)
+    name = printable(str(file))
     if not file.is_file():
         raise ManifestError(f"{name}: no regular file; move it away, or write the manifest there")
     try:
@@ -246,7 +247,7 @@ def _files(paths: list[Path]) -> Iterator[tuple[str, Path]]:
     for path in paths:
         if path.is_dir():
             for file in sorted(p for p in path.rglob("*") if not p.is_dir() and p.name != MANIFEST):
-                yield printable(file.relative_to(path)), file
+                yield printable(str(file.relative_to(path))), file
         elif single[path.name] > 1:
             yield printable("/".join(path.resolve().parts[-2:])), path
         else:

@@ -3,7 +3,6 @@
 import gzip
 import io
 import lzma
-import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import IO, Any, Final
 import zstandard
 
 from schemas.lines import MAX_LINE_BYTES, body_of
+from schemas.names import printable
 
 CHUNK_BYTES: Final = 256 * 1024
 _MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -20,11 +20,6 @@ _MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x2
 
 class UnreadableFileError(OSError):
     """A file that cannot be opened or whose compression is broken; the text says which and why."""
-
-
-def printable(path: Path | str) -> str:
-    r"""A path as text that every encoding takes: bytes that are no UTF-8 become \xNN."""
-    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
 
 
 @contextmanager
@@ -36,7 +31,7 @@ def open_log(path: Path) -> Iterator[IO[bytes]]:
             file.seek(0)
             yield _decompressed(file, head)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
-        raise UnreadableFileError(f"{printable(path)}: {getattr(error, 'strerror', None) or error}") from error
+        raise UnreadableFileError(f"{printable(str(path))}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _decompressed(file: IO[bytes], head: bytes) -> IO[bytes]:

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from schemas.lines import MAX_LINE_BYTES
+from schemas.names import is_utf8
 from schemas.records import ClockClaim, ClockReading
 from schemas.vocabulary import Run
 from shippers.attributes import problem_in
-from shippers.names import is_utf8
 
 ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
 MIB: Final = 1024 * 1024

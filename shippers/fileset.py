@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from schemas.names import printable
 from schemas.records import SourceProgress
 from shippers.attributes import stated
 from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
-from shippers.names import printable
 from shippers.pieces import Moment
 from shippers.positions import SourcePosition
 from shippers.tail import LOOK_EVERY_NS, Tail

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from schemas.names import is_utf8, printable
 from schemas.records import Gap, SourceProgress
 from schemas.vocabulary import SourceState
 from shippers.attributes import stated
@@ -19,7 +20,6 @@ from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
 from shippers.generation import Chunk, Generation, ReplacedError
 from shippers.kmsg import shape_file
-from shippers.names import is_utf8, printable
 from shippers.pieces import Limit, Moment, Piece
 from shippers.plain import Shaped, shape_lines
 from shippers.positions import Position, SourcePosition

@@ -107,6 +107,14 @@ def test_a_name_that_is_not_utf8_is_printed_with_its_bytes(logs: Path) -> None:
     assert r"b\xe9d.log.gz" in result.stderr
 
 
+def test_a_name_that_looks_like_the_printed_one_stays_another(tmp_path: Path) -> None:
+    for name in (b"k\xe9.log.gz", b"k\\xe9.log.gz"):
+        (tmp_path / os.fsdecode(name)).write_bytes(b"\x1f\x8b")
+    shape = json.loads(run(tmp_path, "--json").stdout)
+
+    assert {gap["source"] for gap in shape["gaps"]} == {r"k\xe9.log.gz", r"k\\xe9.log.gz"}
+
+
 def test_a_folder_whose_own_name_is_not_utf8_is_read(logs: Path) -> None:
     folder = logs.rename(os.fsdecode(os.fsencode(logs.parent) + b"/l\xe9gs"))
 

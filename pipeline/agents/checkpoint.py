@@ -208,7 +208,6 @@ class StageRunner:
                 self._states.let_go(marks)
                 self._acknowledge(marks)
             self._states.drop_idle()
-            self.counters.checkpoints += 1
 
     def _may_write(self, generation: int) -> bool:
         return self._open and self._generation == generation == self._app.consumer_generation_id
@@ -254,7 +253,6 @@ class StageRunner:
         for partition, below in marks.items():
             for message in self._ledgers[partition].release(below=below):
                 message.ack(consumer)  # type: ignore[attr-defined]
-                self.counters.acknowledged += 1
         self._room.set()
 
     def _reset(self, generation: int) -> None:

@@ -59,11 +59,7 @@ class Counters:
     skipped: int = 0
     bad: int = 0
     outputs: int = 0
-    snapshots: int = 0
     snapshot_bytes: int = 0
-    acknowledged: int = 0
-    checkpoints: int = 0
-    forgotten: int = 0
     resets: int = 0
 
 
@@ -209,7 +205,6 @@ class States:
             entity.unsaved -= planned.messages
             if not entity.unsaved:
                 del self._unsaved[entity.key]
-            self.counters.snapshots += 1
             self.counters.snapshot_bytes += len(planned.packed)
 
     def drop_idle(self) -> None:
@@ -227,7 +222,6 @@ class States:
         """An entity whose deletion the broker has acknowledged."""
         self._entities.pop(key, None)
         self.store.drop(partition, key)
-        self.counters.forgotten += 1
 
     def clear(self) -> None:
         """Drop all that is in memory only."""

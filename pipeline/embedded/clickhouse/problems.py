@@ -1,7 +1,6 @@
 """Errors as ClickHouse's HTTP interface tells them: a code, a name, a status."""
 
 READONLY = 164
-UNKNOWN_FORMAT = 73
 SYNTAX_ERROR = 62
 NOT_IMPLEMENTED = 48
 AUTHENTICATION_FAILED = 516

@@ -1,4 +1,4 @@
-"""File names as text: every byte string may be one, and not every one is UTF-8."""
+"""File names as text, one rule for the shipper, replay and post-mortem: not every name is UTF-8."""
 
 
 def printable(text: str) -> str:
