@@ -8,7 +8,7 @@ file the specific signal stands above the general one.
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -52,10 +52,18 @@ class Override(Struct, frozen=True, kw_only=True):
 
 
 class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of a signal file; see CONTRIBUTING for how to add one."""
+    """One entry of a signal file; see CONTRIBUTING for how to add one.
+
+    `versions`: releases of the emitter that print it. `status`: stable where the text was read in the emitter's source,
+    its documentation or real logs; experimental where it was inferred; deprecated where no supported release prints it.
+    `references` add to those of the file.
+    """
 
     id: str
     event: str
+    versions: str = ""
+    status: Literal["stable", "experimental", "deprecated"] = "stable"
+    references: list[str] = []
     hints: list[str] = []
     parts: list[str] = []
     pattern: str | list[str]

@@ -49,6 +49,17 @@ def _lower(text: str) -> str:
     return text.lower()
 
 
+def _number(text: str) -> str:
+    """A decimal number as it is written; raises ValueError for anything else."""
+    text = text.strip().replace(",", "")
+    float(text)
+    return text
+
+
+def _hexadecimal(text: str) -> str:
+    return f"0x{int(text, 16):x}"
+
+
 CONVERTERS: Final[dict[str, Callable[[str], str]]] = {
     "int": _integer,
     "pid": _pid,
@@ -59,6 +70,21 @@ CONVERTERS: Final[dict[str, Callable[[str], str]]] = {
     "busid": busid,
     "lower": _lower,
     "text": str.strip,
-    "seconds": str.strip,
-    "ms": str.strip,
+    "hex": _hexadecimal,
+    "decimal": _number,
+    # A number with its unit: the name of the type is the unit.
+    "seconds": _number,
+    "ms": _number,
+    "us": _number,
+    "ns": _number,
+    "bytes": _number,
+    "kib": _number,
+    "mib": _number,
+    "gib": _number,
+    "celsius": _number,
+    "watts": _number,
+    "percent": _number,
+    "mb_per_s": _number,
+    "gb_per_s": _number,
+    "mhz": _number,
 }
