@@ -162,6 +162,7 @@ class Prefix(NamedTuple):
     """A compiled entry: its rules and its match at a position."""
 
     entry: PrefixEntry
+    pattern: re.Pattern[str]
     match: Callable[[str, int], re.Match[str] | None]
     starts: Callable[[str], re.Match[str] | None]
 
@@ -200,4 +201,4 @@ def _read_prefixes(name: str, contents: Mapping[str, bytes]) -> _PrefixFile:
 def _compile_prefix(entry: PrefixEntry) -> Prefix:
     pattern = compile_pattern(f"prefix {entry.name}: pattern", entry.pattern)
     starts = compile_pattern(f"prefix {entry.name}: starts", entry.starts)
-    return Prefix(entry, pattern.match, starts.match)
+    return Prefix(entry, pattern, pattern.match, starts.match)

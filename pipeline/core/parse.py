@@ -7,13 +7,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.prefix_fields import all_fields
 from pipeline.core.stamps import Stamp, stamp_of
 from schemas.matching import JsonKeys, Prefix, load_prefixes
 
 MAX_PREFIXES: Final = 12
-_INT_FIELDS: Final = frozenset({"rank", "local_rank", "task", "pid", "cuda_dev", "pg_rank"})
-_TEXT_FIELDS: Final = frozenset({"node", "process", "pod", "pg"})
-_SPLIT_FIELDS: Final = {"process_pid": "process", "process_plain": "process"}
 
 
 class ParsedLine(Struct, frozen=True, kw_only=True):
@@ -98,7 +96,7 @@ def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> int:
             if (entry.first and wrappers and wrappers != ["ansi"]) or (entry.after == "stamp" and not after_stamp):
                 continue
             found = prefix.match(text, start)
-            if found is not None and _note(prefix, found.groupdict(), fields):
+            if found is not None and all_fields()[entry.name].take(found.groups(), fields):
                 wrappers.append(entry.name)
                 at, after_stamp = found.end(), after_stamp or entry.stamp
                 if entry.last:
@@ -119,49 +117,6 @@ def _possible(two: str) -> tuple[Prefix, ...]:
 @lru_cache(maxsize=16)
 def _by_name(name: str) -> Prefix:
     return next(prefix for prefix in load_prefixes().prefixes if prefix.entry.name == name)
-
-
-def _note(prefix: Prefix, groups: Mapping[str, str | None], fields: dict[str, Any]) -> bool:
-    """Keep what a prefix says; False where its stamp is no possible time, so that it is not a prefix after all."""
-    entry = prefix.entry
-    if entry.stamp and not _note_stamp(prefix, groups, fields):
-        return False
-    for name, value in groups.items():
-        if value is None:
-            continue
-        if name in _INT_FIELDS:
-            fields[name] = int(value)
-        elif name in _TEXT_FIELDS or name in _SPLIT_FIELDS:
-            fields[_SPLIT_FIELDS.get(name, name)] = value
-        elif name == "own_rank":
-            # Inside a group this is the rank in the group; before torch 2.2 nothing else says the rank.
-            fields.setdefault("pg_rank" if "rank" in fields else "rank", int(value))
-    return True
-
-
-def _note_stamp(prefix: Prefix, groups: Mapping[str, str | None], fields: dict[str, Any]) -> bool:
-    boot = groups.get("boot")
-    if boot is not None:
-        fields["boot_ns"] = int(boot.replace(".", "")) * 1000
-        fields.setdefault("process", "kernel")
-        return True
-    boot_us = groups.get("boot_us")
-    if boot_us is not None:
-        fields["boot_ns"] = int(boot_us) * 1000
-        fields["process"] = "kernel"
-        return True
-    stamp = stamp_of(groups, prefix.entry.name, keeps_fraction=prefix.entry.fraction == "keep")
-    if stamp is None:
-        return False
-    fields["stamp"] = _better(fields.get("stamp"), stamp)
-    return True
-
-
-def _better(outer: Stamp | None, inner: Stamp) -> Stamp:
-    """Of nested stamps the one that leaves least open; the inner one (nearer to the writer) where they are equal."""
-    if outer is None or (inner.has_zone, inner.has_year) >= (outer.has_zone, outer.has_year):
-        return inner
-    return outer
 
 
 def _unwrap_json(text: str, fields: dict[str, Any], wrappers: list[str]) -> str:

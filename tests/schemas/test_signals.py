@@ -225,7 +225,7 @@ def test_a_line_of_100_kb_made_of_one_example_takes_little_time(signal: Signal) 
 
 @pytest.mark.parametrize("prefix", load_prefixes().prefixes, ids=lambda prefix: prefix.entry.name)
 def test_a_prefix_takes_off_its_examples_and_leaves_its_misses(prefix: Prefix) -> None:
-    entry, match, starts = prefix
+    entry, match, starts = prefix.entry, prefix.match, prefix.starts
     for line in entry.matches:
         assert match(line, 0) is not None, line
         assert starts(line[:2]), line
