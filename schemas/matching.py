@@ -77,6 +77,11 @@ def key_of(hint: str) -> bytes:
     return max(found, key=lambda word: (word not in COMMON_WORDS, len(word)))
 
 
+def without_digits(text: str) -> str:
+    """A text with its ASCII digits taken out."""
+    return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789").decode("utf-8", "surrogatepass")
+
+
 class HintIndex:
     """Answers which numbered entries have a hint in a text."""
 
@@ -92,6 +97,8 @@ class HintIndex:
         self._by_key = dict(by_key)
         self._keys = frozenset(by_key)
         self.hints = frozenset(entries) | frozenset(self._parts)
+        literals = {**entries, **self._parts}
+        self._shapes = [(without_digits(literal), numbers) for literal, numbers in literals.items()]
 
     def hit(self, text: str) -> bool:
         """Whether any hint can be in the text. False is sure for text with its prefixes on; True may be wrong."""
@@ -115,6 +122,14 @@ class HintIndex:
                 for hint, entries in self._by_key[key]:
                     if hint in text:
                         numbers.update(entries)
+        return sorted(numbers)
+
+    def candidates_of_shape(self, shape: str) -> list[int]:
+        """Numbers of all entries with a hint in any text that is `shape` once its digits are taken out, and more."""
+        numbers: set[int] = set()
+        for without_digits, entries in self._shapes:
+            if without_digits in shape:
+                numbers.update(entries)
         return sorted(numbers)
 
 

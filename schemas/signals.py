@@ -24,6 +24,7 @@ HEAD_CHARS: Final = 4096
 TAIL_CHARS: Final = 2048
 
 _INT_FIELDS: Final = frozenset({"gpu_index", "rank", "local_rank", "pid"})
+NOBODY: Final = Entity()
 _EVENT_NAME: Final = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+")
 
 
@@ -123,11 +124,22 @@ class Match(Struct, frozen=True, kw_only=True):
     one_per_second: bool = False
 
 
+class _Search(NamedTuple):
+    """One pattern of a signal: where its groups are, what they are called, and how they are written."""
+
+    search: Callable[[str], re.Match[str] | None]
+    groups: tuple[tuple[int, str, Callable[[str], str]], ...]
+
+
 class _Compiled(NamedTuple):
     signal: Signal
-    searches: tuple[Callable[[str], re.Match[str] | None], ...]
-    converted: tuple[tuple[str, Callable[[str], str]], ...]
+    searches: tuple[_Search, ...]
+    literals: tuple[str, ...]
     overrides: tuple[tuple[str, Mapping[str, Override]], ...]
+
+
+# Signals that a body may match, in the order in which they are tried.
+Candidates = tuple[_Compiled, ...]
 
 
 class SignalSet:
@@ -165,16 +177,24 @@ class SignalSet:
     def match(self, body: str) -> Match | None:
         """What a body means, or None. Takes the text after prefixes and stamps (`pipeline.core.parse`)."""
         numbers = self._index.candidates(body)
-        if not numbers:
-            return None
+        return self.match_among(tuple([self._compiled[number] for number in numbers]), body) if numbers else None
+
+    def candidates_of_shape(self, shape: str) -> Candidates:
+        """All signals that can match any line that is `shape` once its digits are taken out."""
+        return tuple(self._compiled[number] for number in self._index.candidates_of_shape(shape))
+
+    def match_among(self, candidates: Candidates, body: str) -> Match | None:
+        """What a body means, or None, where only these signals come into question."""
         if len(body) > HEAD_CHARS + TAIL_CHARS:
             body = f"{body[:HEAD_CHARS]}\n{body[-TAIL_CHARS:]}"
-        for number in numbers:
-            entry = self._compiled[number]
-            for search in entry.searches:
+        for entry in candidates:
+            for search, groups in entry.searches:
                 found = search(body)
-                if found is not None:
-                    return _describe(entry, found)
+                if found is None:
+                    continue
+                for literal in entry.literals:
+                    if literal in body:
+                        return _describe(entry, groups, found)
         return None
 
     def completed(self, match: Match, carried: Mapping[str, str]) -> Match:
@@ -192,12 +212,14 @@ def load() -> SignalSet:
     return SignalSet(pattern_files())
 
 
-def _describe(entry: _Compiled, found: re.Match[str]) -> Match:
+def _describe(
+    entry: _Compiled, groups: tuple[tuple[int, str, Callable[[str], str]], ...], found: re.Match[str]
+) -> Match:
     signal = entry.signal
-    groups = found.groupdict()
+    values = found.groups()
     attributes = dict(signal.sets)
-    for name, convert in entry.converted:
-        value = groups.get(name)
+    for at, name, convert in groups:
+        value = values[at]
         if value is None:
             continue
         try:
@@ -205,10 +227,10 @@ def _describe(entry: _Compiled, found: re.Match[str]) -> Match:
         except ValueError:
             continue
         if value:
-            attributes[signal.renames.get(name, name)] = value
+            attributes[name] = value
     role, label, severity, scope = signal.role, signal.label, signal.severity, signal.scope
-    for name, values in entry.overrides:
-        change = values.get(attributes.get(name, ""))
+    for name, changes in entry.overrides:
+        change = changes.get(attributes.get(name, ""))
         if change is not None:
             role = change.role or role
             label = change.label or label
@@ -222,7 +244,7 @@ def _describe(entry: _Compiled, found: re.Match[str]) -> Match:
         severity=severity,
         scope=scope,
         attributes=attributes,
-        subject=_subject(signal.subject, attributes),
+        subject=_subject(signal.subject, attributes) if signal.subject else NOBODY,
         placement=signal.placement,
         carries=signal.carries,
         keeps=signal.keeps,
@@ -269,9 +291,18 @@ def _compile(name: str, signal: Signal, tables: Mapping[str, bytes]) -> _Compile
     _check_words(where, signal, overrides)
     return _Compiled(
         signal,
-        tuple(pattern.search for pattern in patterns),
-        tuple((group, CONVERTERS[kind]) for group, kind in signal.types.items()),
+        tuple(_Search(pattern.search, _groups(signal, pattern)) for pattern in patterns),
+        (*signal.hints, *signal.parts),
         tuple(overrides.items()),
+    )
+
+
+def _groups(signal: Signal, pattern: re.Pattern[str]) -> tuple[tuple[int, str, Callable[[str], str]], ...]:
+    places = pattern.groupindex
+    return tuple(
+        (places[group] - 1, signal.renames.get(group, group), CONVERTERS[kind])
+        for group, kind in signal.types.items()
+        if group in places
     )
 
 

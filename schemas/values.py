@@ -1,9 +1,11 @@
 """How the attributes of signals are written: one spelling per meaning, always as text."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 
+@lru_cache(maxsize=4096)
 def pci(text: str) -> str:
     """A PCI address in any spelling as dddd:bb:dd.f, lower case, function 0 where none is given."""
     parts = text.lower().removeprefix("gpu").split(":")
@@ -13,6 +15,7 @@ def pci(text: str) -> str:
     return f"{int(parts[0], 16):04x}:{int(parts[1], 16):02x}:{int(device, 16):02x}.{function or '0'}"
 
 
+@lru_cache(maxsize=4096)
 def busid(text: str) -> str:
     """NCCL's packed hexadecimal busId (domain, bus, device, function) as dddd:bb:dd.f."""
     packed = int(text, 16)
@@ -20,6 +23,8 @@ def busid(text: str) -> str:
 
 
 def _integer(text: str) -> str:
+    if text.isdecimal() and text.isascii() and len(text) < 19 and (text[0] != "0" or text == "0"):
+        return text
     number = int(text)
     if abs(number) >= 2**63:
         raise ValueError(f"{text[:20]} is not a 64-bit number")

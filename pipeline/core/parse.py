@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.prefix_fields import all_fields
+from pipeline.core.prefix_fields import all_takers, take
 from pipeline.core.stamps import Stamp, stamp_of
 from schemas.matching import JsonKeys, Prefix, load_prefixes
 
@@ -48,13 +48,18 @@ class KmsgRecord(Struct, frozen=True, kw_only=True):
 
 def parse_line(text: str) -> ParsedLine:
     """Strip wrappers and stamps in any nesting. Takes any string, never raises, and takes time linear in its length."""
+    return take_apart(text)[0]
+
+
+def take_apart(text: str) -> tuple[ParsedLine, bool]:
+    """`parse_line`, and whether the prefixes follow from the shape of the line: no stamp was an impossible time."""
     fields: dict[str, Any] = {}
     wrappers: list[str] = []
     text = _plain(text, wrappers)
     if text.startswith("{"):
         text = _unwrap_json(text, fields, wrappers)
-    end = _strip(text, fields, wrappers)
-    return ParsedLine(body=text[end:] if end else text, wrappers=tuple(wrappers), **fields)
+    end, by_shape = _strip(text, fields, wrappers)
+    return ParsedLine(body=text[end:] if end else text, wrappers=tuple(wrappers), **fields), by_shape
 
 
 def is_kmsg(text: str) -> KmsgRecord | None:
@@ -84,8 +89,8 @@ def _plain(text: str, wrappers: list[str]) -> str:
     return text
 
 
-def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> int:
-    at, after_stamp = 0, False
+def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> tuple[int, bool]:
+    at, after_stamp, by_shape = 0, False, True
     for _ in range(MAX_PREFIXES):
         start = at
         # An indent belongs to the body, unless a prefix stands behind it.
@@ -96,15 +101,19 @@ def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> int:
             if (entry.first and wrappers and wrappers != ["ansi"]) or (entry.after == "stamp" and not after_stamp):
                 continue
             found = prefix.match(text, start)
-            if found is not None and all_fields()[entry.name].take(found.groups(), fields):
-                wrappers.append(entry.name)
-                at, after_stamp = found.end(), after_stamp or entry.stamp
-                if entry.last:
-                    return at
-                break
+            if found is None:
+                continue
+            if not take(all_takers()[entry.name], found.groups(), fields):
+                by_shape = False
+                continue
+            wrappers.append(entry.name)
+            at, after_stamp = found.end(), after_stamp or entry.stamp
+            if entry.last:
+                return at, by_shape
+            break
         else:
-            return at
-    return at
+            return at, by_shape
+    return at, by_shape
 
 
 @lru_cache(maxsize=4096)

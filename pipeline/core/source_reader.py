@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from pipeline.core import keys, times
 from pipeline.core.here import Here, Recent
+from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
 from pipeline.core.times import SECOND_NS, When
 from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, RawBatch, RawLine
@@ -83,6 +84,7 @@ class SourceReader:
         arrival: When | None, out: Pass,
     ) -> None:  # fmt: skip
         self._signals = signals
+        self._lines = line_reader(signals)
         self._batch = batch
         self._source = source
         self._memory = memory
@@ -107,14 +109,13 @@ class SourceReader:
         for index, line in enumerate(lines):
             if not self._signals.hit(line.body):
                 continue
-            parsed = parse_line(line.body)
+            parsed, match = self._lines.read(line.body)
             own = self._own_time(line, parsed)
             if own is None:
                 self._remember_stamp(lines[scanned:index])
             elif own.raw_ns is not None:
                 self._memory.since = own
             scanned = index + 1
-            match = self._signals.match(parsed.body)
             if match is not None:
                 self._event(line, parsed, own, match)
         self._remember_stamp(lines[scanned:])

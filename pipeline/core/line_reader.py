@@ -1,0 +1,106 @@
+"""Reads lines: prefixes off, then what the body means. Lines of one shape are taken apart in one step.
+
+Most lines of a log differ in their digits only. A shape is a line without its digits; the second line of a shape gets
+a plan: one pattern for all of its prefixes, and the signals that can match its body. What a plan gives is what
+`parse_line` and `SignalSet.match` give, for any line: `tests/core/test_line_reader.py`.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from pipeline.core.parse import ParsedLine, parse_line, take_apart
+from pipeline.core.prefix_fields import Taker, take, takers_of
+from schemas.matching import load_prefixes
+from schemas.signals import Candidates, Match, SignalSet
+
+_DIGITS: Final = b"0123456789"
+_ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else byte for byte in range(256))
+# Longer lines are rare, and their shapes rarer.
+MAX_CHARACTERS: Final = 2_048
+MAX_PLANS: Final = 4_096
+MAX_VARIANTS: Final = 512
+# Prefixes look at most so far beyond themselves.
+_LOOK_AHEAD: Final = 48
+# What changes a line before its prefixes are looked at.
+_NOT_PLAIN: Final = frozenset({"ansi", "progress_bar", "json", "escapes"})
+
+
+class _Plan(Struct):
+    """How lines of one shape are made. `variants`: the digit counts for which the prefixes are known to be these."""
+
+    match: Any
+    takers: list[Taker]
+    wrappers: tuple[str, ...]
+    candidates: Candidates
+    variants: set[bytes]
+
+
+class LineReader:
+    """Reads lines with one set of signals. What it keeps from line to line never changes what it gives."""
+
+    def __init__(self, signals: SignalSet) -> None:
+        self._signals = signals
+        self._prefixes = {prefix.entry.name: prefix for prefix in load_prefixes().prefixes}
+        self._plans: dict[bytes, _Plan | None] = {}
+
+    def read(self, text: str) -> tuple[ParsedLine, Match | None]:
+        """What the prefixes of a line say, and what its body means."""
+        if len(text) > MAX_CHARACTERS:
+            parsed = parse_line(text)
+            return parsed, self._signals.match(parsed.body)
+        data = text.encode("utf-8", "surrogatepass")
+        shape = data.translate(None, _DIGITS)
+        plan = self._plans.get(shape)
+        if plan is not None:
+            found = plan.match(text)
+            if found is not None and data[: found.end() + _LOOK_AHEAD].translate(_ZEROS) in plan.variants:
+                fields: dict[str, Any] = {}
+                if take(plan.takers, found.groups(), fields):
+                    body = text[found.end() :]
+                    parsed = ParsedLine(body=body, wrappers=plan.wrappers, **fields)
+                    return parsed, self._signals.match_among(plan.candidates, body)
+        parsed, by_shape = take_apart(text)
+        if by_shape:
+            self._learn(shape, data, text, parsed)
+        return parsed, self._signals.match(parsed.body)
+
+    def _learn(self, shape: bytes, data: bytes, text: str, parsed: ParsedLine) -> None:
+        if shape not in self._plans:
+            # A shape that is seen once is not worth a plan.
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[shape] = None
+            return
+        plan = self._plans[shape]
+        if plan is None or plan.wrappers != parsed.wrappers:
+            plan = self._plan(shape, parsed)
+            if plan is None:
+                return
+            self._plans[shape] = plan
+        found = plan.match(text)
+        if found is not None and text[found.end() :] == parsed.body and len(plan.variants) < MAX_VARIANTS:
+            plan.variants.add(data[: found.end() + _LOOK_AHEAD].translate(_ZEROS))
+
+    def _plan(self, shape: bytes, parsed: ParsedLine) -> _Plan | None:
+        if _NOT_PLAIN.intersection(parsed.wrappers):
+            return None
+        pattern, takers, groups = "", list[Taker](), 0
+        for number, name in enumerate(parsed.wrappers):
+            prefix = self._prefixes[name]
+            named = re.sub(r"\(\?P<(\w+)>", rf"(?P<\1_{number}>", prefix.entry.pattern)
+            pattern += rf"(?: (?=\[))?(?>{named})"
+            takers += takers_of(prefix, groups)
+            groups += prefix.pattern.groups
+        return _Plan(
+            match=re.compile(pattern, re.ASCII).match, takers=takers, wrappers=parsed.wrappers,
+            candidates=self._signals.candidates_of_shape(shape.decode("utf-8", "surrogatepass")), variants=set(),
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def line_reader(signals: SignalSet) -> LineReader:
+    """The reader of a set of signals, shared by all who read with it."""
+    return LineReader(signals)

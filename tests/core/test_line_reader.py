@@ -1,0 +1,53 @@
+"""A line reader gives what parsing and matching give, whatever it read before."""
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.core.line_reader import LineReader
+from pipeline.core.parse import parse_line
+from schemas import signals
+from schemas.matching import load_prefixes
+
+SIGNALS = signals.load()
+PREFIXES = [match.removesuffix("hello") for prefix in load_prefixes().prefixes for match in prefix.entry.matches]
+NOT_PREFIXES = [miss for prefix in load_prefixes().prefixes for miss in prefix.entry.misses]
+BODIES = [example.line for signal in SIGNALS.signals for example in (*signal.matches, *signal.misses)]
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[str]:
+    """Lines that differ in their digits: in their values and, now and then, in how many there are."""
+    start = "".join(draw(st.lists(st.sampled_from(PREFIXES), max_size=4)))
+    line = start + draw(st.sampled_from(BODIES + NOT_PREFIXES))
+
+    def other(run: re.Match[str]) -> str:
+        length = len(run[0]) if draw(st.integers(0, 9)) else draw(st.integers(1, 6))
+        return "".join(draw(st.lists(st.sampled_from("0123456789"), min_size=length, max_size=length)))
+
+    return [line, *(re.sub(r"\d+", other, line) for _ in range(draw(st.integers(2, 5)))), line]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(alike(), min_size=1, max_size=3))
+def test_it_reads_every_line_as_if_it_were_the_first(groups: list[list[str]]) -> None:
+    reader = LineReader(SIGNALS)
+    for line in [line for group in groups for line in group * 2]:
+        parsed, match = reader.read(line)
+        assert parsed == parse_line(line)
+        assert match == SIGNALS.match(parsed.body)
+
+
+def test_a_stamp_that_is_no_time_does_not_make_the_next_one_text() -> None:
+    reader = LineReader(SIGNALS)
+    for day in ("99", "99", "99", "11", "12", "99", "13"):
+        line = f"2026-03-{day} 05:06:07 gpu01 kernel: hello"
+        assert reader.read(line)[0] == parse_line(line)
+
+
+def test_no_prefix_but_the_kind_of_bracket_is_told_by_a_digit_of_its_own() -> None:
+    """Shapes leave digits out, so a pattern that wants a certain digit would be tried in vain each time."""
+    for prefix in load_prefixes().prefixes:
+        outside = re.sub(r"\\.|\[[^\]]*\]|\{[\d,]+\}", "", prefix.entry.pattern)
+        assert not re.search(r"\d", outside), prefix.entry.name
