@@ -7,15 +7,18 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import zstandard
 
 from schemas.lines import MAX_LINE_BYTES, body_of
 from schemas.names import printable
+from schemas.selecting import BLOCK_BYTES
 
 CHUNK_BYTES: Final = 256 * 1024
 _MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+
+_BROKEN: Final = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
 class UnreadableFileError(OSError):
@@ -30,7 +33,7 @@ def open_log(path: Path) -> Iterator[IO[bytes]]:
             head = file.read(6)
             file.seek(0)
             yield _decompressed(file, head)
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
+    except _BROKEN as error:
         raise UnreadableFileError(f"{printable(str(path))}: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -91,6 +94,65 @@ class _Zstd(io.RawIOBase):
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
+
+
+class Block(NamedTuple):
+    """Whole lines of a file: where they begin, their bytes, and how many bytes of the file they stand for.
+
+    A line beyond the limit is a block of its own, cut just above the limit: then `length` is more than the bytes.
+    """
+
+    offset: int
+    data: bytes
+    length: int
+
+
+def blocks(stream: IO[bytes]) -> Iterator[Block]:
+    """A file in blocks of whole lines, of about BLOCK_BYTES. Where it breaks off: first what stands before."""
+    offset, rest, broken = 0, b"", None
+    while broken is None:
+        chunk, broken = _chunk(stream)
+        if not chunk:
+            break
+        data = rest + chunk
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield Block(offset, data[:end], end)
+            offset += end
+        rest = data[end:]
+        if len(rest) > MAX_LINE_BYTES and broken is None:
+            length = len(rest) + _skip_line(stream)
+            yield Block(offset, rest[: MAX_LINE_BYTES + 1], length)
+            offset, rest = offset + length, b""
+    if rest:
+        yield Block(offset, rest, len(rest))
+    if broken is not None:
+        raise broken
+
+
+def _chunk(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
+    """The next BLOCK_BYTES, fewer at the end of the file, and how the file breaks off there, if it does."""
+    pieces, size = list[bytes](), 0
+    while size < BLOCK_BYTES:
+        try:
+            piece = stream.read1(BLOCK_BYTES - size)  # type: ignore[attr-defined]
+        except _BROKEN as error:
+            return b"".join(pieces), error
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces), None
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    """Read to the end of the line; how many bytes that took."""
+    length = 0
+    while chunk := stream.readline(MAX_LINE_BYTES):
+        length += len(chunk)
+        if chunk.endswith(b"\n"):
+            break
+    return length
 
 
 def lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes, int]]:

@@ -1,16 +1,22 @@
 """Reads a planned folder into the records that shippers would send of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from msgspec import Struct
 
 from pipeline.core.parse import is_kmsg, is_kmsg_continuation
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
-from pipeline.logfiles import UnreadableFileError, lines, open_log
+from pipeline.logfiles import UnreadableFileError, open_log
+from pipeline.worth_reading import worth_reading
+from schemas import signals
 from schemas.lines import body_of
 from schemas.records import Gap, Progress, RawBatch, RawLine, SourceProgress
+from schemas.selecting import Selector, selector
 from schemas.topics import key_of
 from schemas.vocabulary import Run
+
+OnRead = Callable[[int], None]
 
 BATCH_LINES = 1_000
 SHIPPER = "post-mortem"
@@ -23,11 +29,16 @@ class Keyed(Struct, frozen=True, kw_only=True):
     record: Struct
 
 
-def records(plan: FolderPlan, *, run: Run = "post_mortem", run_id: str = "") -> Iterator[Keyed]:
-    """All batches of all nodes, then the closing progress of each: the verdict is worked out once, at the end."""
+def records(
+    plan: FolderPlan, *, run: Run = "post_mortem", run_id: str = "", on_read: OnRead | None = None
+) -> Iterator[Keyed]:
+    """All batches of all nodes, then the closing progress of each: the verdict is worked out once, at the end.
+
+    `on_read` hears how many (decompressed) bytes of a file were just looked at.
+    """
     ends = []
     for node in plan.nodes:
-        for keyed in node_records(plan.cluster, node, run, run_id):
+        for keyed in node_records(plan.cluster, node, run, run_id, on_read):
             if isinstance(keyed.record, Progress):
                 ends.append(keyed)
             else:
@@ -35,14 +46,14 @@ def records(plan: FolderPlan, *, run: Run = "post_mortem", run_id: str = "") -> 
     yield from ends
 
 
-def node_records(cluster: str, node: NodePlan, run: Run, run_id: str) -> Iterator[Keyed]:
+def node_records(cluster: str, node: NodePlan, run: Run, run_id: str, on_read: OnRead | None = None) -> Iterator[Keyed]:
     """The batches of one node, then the progress that says "read to the end"."""
     key, seq, broken = key_of(run, run_id, cluster, node.reporter), 0, {}
     # Applications first: what they say of their job decides where the node's own lines go.
     for source in sorted(node.sources, key=lambda source: source.kind != "application"):
         batch: list[RawLine] = []
         try:
-            for line in _source_lines(source):
+            for line in _source_lines(source, on_read):
                 batch.append(line)
                 if len(batch) == BATCH_LINES:
                     seq += 1
@@ -65,11 +76,9 @@ def empty_batch(cluster: str, node: NodePlan) -> RawBatch:
     )  # fmt: skip
 
 
-def _source_lines(source: SourcePlan) -> Iterator[RawLine]:
+def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLine]:
     with open_log(source.path) as stream:
-        number = 0
-        for offset, data, _ in lines(stream):
-            number += 1
+        for number, offset, data in worth_reading(stream, _selector(), on_read):
             body, truncated = body_of(data)
             header = is_kmsg(body) if source.kmsg else None
             if source.kmsg and header is None and is_kmsg_continuation(body):
@@ -84,6 +93,11 @@ def _source_lines(source: SourcePlan) -> Iterator[RawLine]:
                     seq=number, source=source.name, generation="0", offset=header.sequence, line_no=number,
                     body=body.partition(";")[2], kernel_time_ns=header.boot_us * 1000, truncated=truncated,
                 )  # fmt: skip
+
+
+@cache
+def _selector() -> Selector:
+    return selector(signals.load())
 
 
 def _batch(

@@ -90,39 +90,40 @@ class HintIndex:
 
         Each part costs a search of every line, so there are to be few. Raises ValueError for a hint without a word.
         """
-        entries, self._parts = _numbers_by_text(hints), _numbers_by_text(parts)
-        by_key: dict[bytes, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+        entries, inside = _numbers_by_text(hints), _numbers_by_text(parts)
+        by_key: dict[bytes, list[tuple[bytes, tuple[int, ...]]]] = defaultdict(list)
         for hint, numbers in entries.items():
-            by_key[key_of(hint)].append((hint, numbers))
+            by_key[key_of(hint)].append((hint.encode(), numbers))
         self._by_key = dict(by_key)
         self._keys = frozenset(by_key)
-        self.hints = frozenset(entries) | frozenset(self._parts)
-        literals = {**entries, **self._parts}
-        self._shapes = [(without_digits(literal), numbers) for literal, numbers in literals.items()]
+        self._parts = [(part.encode(), numbers) for part, numbers in inside.items()]
+        self.hints = frozenset(entries) | frozenset(inside)
+        self._shapes = [(without_digits(text), numbers) for text, numbers in {**entries, **inside}.items()]
 
     def hit(self, text: str) -> bool:
         """Whether any hint can be in the text. False is sure for text with its prefixes on; True may be wrong."""
-        if not self._keys.isdisjoint(text.encode("utf-8", "surrogatepass").translate(_WORD_BYTES).split()):
+        data = text.encode("utf-8", "surrogatepass")
+        if not self._keys.isdisjoint(data.translate(_WORD_BYTES).split()):
             return True
-        for part in self._parts:
-            if part in text:
+        for part, _ in self._parts:
+            if part in data:
                 return True
         # Colours and JSON escapes glue letters to the first word of what they wrap.
         return "\x1b" in text or text.startswith("{")
 
-    def candidates(self, text: str) -> list[int]:
-        """Numbers of the entries with a hint in the text, ascending."""
-        found = text.encode("utf-8", "surrogatepass").translate(_WORD_BYTES).split()
+    def candidates(self, data: bytes) -> list[int]:
+        """Numbers of the entries with a hint in a text (as UTF-8), ascending."""
         numbers: set[int] = set()
-        for part, entries in self._parts.items():
-            if part in text:
+        for part, entries in self._parts:
+            if part in data:
                 numbers.update(entries)
+        found = data.translate(_WORD_BYTES).split()
         if not self._keys.isdisjoint(found):
             for key in self._keys.intersection(found):
                 for hint, entries in self._by_key[key]:
-                    if hint in text:
+                    if hint in data:
                         numbers.update(entries)
-        return sorted(numbers)
+        return sorted(numbers) if numbers else []
 
     def candidates_of_shape(self, shape: str) -> list[int]:
         """Numbers of all entries with a hint in any text that is `shape` once its digits are taken out, and more."""

@@ -57,7 +57,7 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `versions`: releases of the emitter that print it. `status`: stable where the text was read in the emitter's source,
     its documentation or real logs; experimental where it was inferred; deprecated where no supported release prints it.
-    `references` add to those of the file.
+    `references` add to those of the file. `sampled`: a mark of progress, of which some do.
     """
 
     id: str
@@ -81,6 +81,7 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keeps: bool = False
     takes: str | None = None
     one_per_second: bool = False
+    sampled: bool = False
     by: dict[str, dict[str, Override]] = {}
     by_table: dict[str, str] = {}
     matches: list[Example]
@@ -156,6 +157,10 @@ class SignalSet:
             ((hint, number) for number, entry in enumerate(self._compiled) for hint in entry.signal.hints),
             ((part, number) for number, entry in enumerate(self._compiled) for part in entry.signal.parts),
         )
+        others = [entry.signal for entry in self._compiled if not entry.signal.sampled and entry.signal.role != "noise"]
+        self.line_hints = frozenset(hint for signal in others for hint in (*signal.hints, *signal.parts))
+        marks = [entry.signal for entry in self._compiled if entry.signal.sampled]
+        self.mark_hints = frozenset(hint for signal in marks for hint in signal.hints) - self.line_hints
         self._subjects = {entry.signal.id: entry.signal.subject for entry in self._compiled}
         self.files: Mapping[str, SignalFile] = dict(read)
         self.digest = digest(contents)
@@ -174,9 +179,21 @@ class SignalSet:
         """Whether a line, prefixes and all, can match: False is sure, True is worth a parse."""
         return self._index.hit(text)
 
+    def worth(self, line: bytes) -> Literal["nothing", "mark", "line"]:
+        """What a line, prefixes and all, is worth: nothing, a look as a mark of progress, or a look."""
+        if line[:1] == b"{" or b"\x1b" in line:
+            return "line"
+        worth: Literal["nothing", "mark", "line"] = "nothing"
+        for number in self._index.candidates(line):
+            signal = self._compiled[number].signal
+            if not signal.sampled and signal.role != "noise":
+                return "line"
+            worth = "mark" if signal.sampled else worth
+        return worth
+
     def match(self, body: str) -> Match | None:
         """What a body means, or None. Takes the text after prefixes and stamps (`pipeline.core.parse`)."""
-        numbers = self._index.candidates(body)
+        numbers = self._index.candidates(body.encode("utf-8", "surrogatepass"))
         return self.match_among(tuple([self._compiled[number] for number in numbers]), body) if numbers else None
 
     def candidates_of_shape(self, shape: str) -> Candidates:

@@ -1,0 +1,90 @@
+"""Which lines of a file are read: all of a small one; of a large one those that can mean something.
+
+The first block of a file and its end are read whole: they say who runs where, since when and until when.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import IO, Final, NamedTuple
+
+from pipeline.logfiles import Block, blocks
+from schemas.selecting import BLOCK_BYTES, Selector, Span
+
+END_BYTES: Final = 64 * 1024
+# A line without a stamp was written after the last one with a stamp: so far back it is looked for.
+LOOK_BACK_LINES: Final = 64
+_HEAD_BYTES: Final = 160
+_STAMP: Final = re.compile(rb"\d\d:\d\d:\d\d|\d{1,10}\.\d{6}|\d{10}")
+
+
+class ReadLine(NamedTuple):
+    """A line of a file: its number from 1, its offset in bytes, its bytes without newline."""
+
+    number: int
+    offset: int
+    data: bytes
+
+
+def worth_reading(
+    stream: IO[bytes], selector: Selector, after_block: Callable[[int], None] | None = None
+) -> Iterator[ReadLine]:
+    """The lines of a file that are worth reading, in order. `after_block` hears how many bytes were looked at."""
+    number, read_bytes, held = 1, 0, None
+    for block in blocks(stream):
+        if held is not None:
+            yield from _lines(held, number, selector, 0 if read_bytes < BLOCK_BYTES else len(held.data))
+            number, read_bytes = number + _count(held), read_bytes + len(held.data)
+        held = block
+        if after_block is not None:
+            after_block(block.length)
+    if held is not None:
+        last = held.data.rfind(b"\n", 0, max(0, len(held.data) - END_BYTES)) + 1
+        yield from _lines(held, number, selector, 0 if read_bytes < BLOCK_BYTES else last)
+
+
+def _count(block: Block) -> int:
+    # A line that is cut counts as one although its newline is not kept.
+    return block.data.count(b"\n") or 1
+
+
+def _lines(block: Block, number: int, selector: Selector, whole_from: int) -> Iterator[ReadLine]:
+    """Of what stands before `whole_from` the selected lines, then all."""
+    data, at = block.data, 0
+    if whole_from:
+        for start, end in _with_stamps(data, selector.select(data[:whole_from])):
+            number += data.count(b"\n", at, start)
+            at = start
+            yield ReadLine(number, block.offset + start, data[start:end])
+        number += data.count(b"\n", at, whole_from)
+        at = whole_from
+    while at < len(data):
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        yield ReadLine(number, block.offset + at, data[at:end])
+        number, at = number + 1, end + 1
+
+
+def _with_stamps(data: bytes, spans: list[Span]) -> Iterator[Span]:
+    """The lines, and before each that seems to have no stamp the last line that seems to have one."""
+    read_through = 0
+    for start, end in spans:
+        if not _STAMP.search(data, start, min(end, start + _HEAD_BYTES)):
+            dated = _dated_before(data, start, read_through)
+            if dated is not None:
+                yield dated
+        yield start, end
+        read_through = end + 1
+
+
+def _dated_before(data: bytes, before: int, floor: int) -> Span | None:
+    end = before - 1
+    for _ in range(LOOK_BACK_LINES):
+        if end <= floor:
+            return None
+        start = data.rfind(b"\n", 0, end) + 1
+        if start < floor:
+            return None
+        if _STAMP.search(data, start, min(end, start + _HEAD_BYTES)):
+            return start, end
+        end = start - 1
+    return None

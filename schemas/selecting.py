@@ -1,0 +1,135 @@
+"""Finds, in large blocks of bytes, the few lines that can mean something.
+
+Two selectors give the same lines: one with hyperscan (an optional library), several hundred megabytes a second, and
+one in plain Python for machines without it.
+
+Marks of progress are so many that some do: those near the ends of a block, and those before a line that means more.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Protocol
+
+from schemas.signals import SignalSet
+
+BLOCK_BYTES: Final = 4 * 1024 * 1024
+# Marks of progress are kept so far from the ends of a block, and so far before a line that means more.
+NEAR_END_BYTES: Final = 64 * 1024
+NEAR_LINE_BYTES: Final = 4 * 1024
+
+_FAR: Final = 1 << 62
+
+# Start and end of a line in its block, without its newline.
+Span = tuple[int, int]
+
+
+class Selector(Protocol):
+    """Finds the lines of a block that a signal may match."""
+
+    def select(self, block: bytes) -> list[Span]:
+        """Those lines in order. A block begins at the start of a line and ends at the end of one."""
+        ...
+
+
+def selector(signals: SignalSet, *, plain: bool = False) -> Selector:
+    """The fastest selector there is here; the plain one where it is asked for."""
+    if not plain:
+        try:
+            import hyperscan
+        except ImportError:
+            pass
+        else:
+            return _Hyperscan(hyperscan, signals)
+    return _Plain(signals)
+
+
+class _Plain:
+    """Looks at every line by itself."""
+
+    def __init__(self, signals: SignalSet) -> None:
+        self._worth = signals.worth
+
+    def select(self, block: bytes) -> list[Span]:
+        spans, marks, start = list[Span](), list[Span](), 0
+        for line in block.split(b"\n"):
+            worth = self._worth(line)
+            if worth != "nothing":
+                (spans if worth == "line" else marks).append((start, start + len(line)))
+            start += len(line) + 1
+        return sorted([*spans, *_within(_windows(spans, len(block)), marks)])
+
+
+class _Hyperscan:
+    """Looks for all literals in one pass over the block, then at the lines that hold one."""
+
+    def __init__(self, hyperscan: Any, signals: SignalSet) -> None:
+        self._worth = signals.worth
+        marks, others = sorted(signals.mark_hints), sorted(signals.line_hints)
+        literals = [re.escape(hint.encode()) for hint in (*marks, *others)]
+        # Colours and the escapes of JSON hide literals: such lines are looked at one by one.
+        expressions = [*literals, rb"\x1b", rb"^\{"]
+        self._first = len(marks)
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        self._database.compile(
+            expressions=expressions, ids=list(range(len(expressions))), elements=len(expressions),
+            flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
+        )  # fmt: skip
+
+    def select(self, block: bytes) -> list[Span]:
+        ends, mark_ends, first = list[int](), list[int](), self._first
+
+        def found(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            (ends if number >= first else mark_ends).append(end)
+
+        self._database.scan(block, match_event_handler=found)
+        spans, marks = list[Span](), set[Span]()
+        for start, end in _lines(block, sorted(ends)):
+            worth = self._worth(block[start:end])
+            if worth == "line":
+                spans.append((start, end))
+            elif worth == "mark":
+                marks.add((start, end))
+        windows = _windows(spans, len(block))
+        kept = _within(windows, marks)
+        mark_ends.sort()
+        near = (line for window in windows for line in _lines_from(block, mark_ends, window))
+        return sorted({*spans, *kept, *(line for line in near if self._worth(block[line[0] : line[1]]) == "mark")})
+
+
+def _lines(block: bytes, ends: list[int], first: int = 0) -> Iterator[Span]:
+    """The lines in which something ends, in order, each once. `ends` ascend; those before `first` do not count."""
+    through = -1
+    for number in range(first, len(ends)):
+        end = ends[number]
+        if end > through:
+            start = block.rfind(b"\n", 0, end) + 1
+            through = block.find(b"\n", end)
+            through = len(block) if through < 0 else through
+            yield start, through
+
+
+def _lines_from(block: bytes, ends: list[int], window: Span) -> Iterator[Span]:
+    """The lines that begin in a window and in which one of these (ascending) ends."""
+    for start, end in _lines(block, ends, bisect_left(ends, window[0])):
+        if start >= window[1]:
+            return
+        if start >= window[0]:
+            yield start, end
+
+
+def _within(windows: list[Span], spans: Iterable[Span]) -> Iterator[Span]:
+    """The lines that begin in one of the windows (ascending)."""
+    return (span for span in spans if span[0] < windows[bisect_right(windows, (span[0], _FAR)) - 1][1])
+
+
+def _windows(spans: list[Span], size: int) -> list[Span]:
+    """Where marks of progress are kept: windows of positions, ascending, that do not overlap."""
+    windows = [(0, NEAR_END_BYTES)]
+    before = ((start - NEAR_LINE_BYTES, start) for start, _ in spans)
+    for start, end in [*before, (size - NEAR_END_BYTES, size + 1)]:
+        if start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
+        else:
+            windows.append((start, end))
+    return windows

@@ -1,0 +1,85 @@
+"""Both selectors find the same lines, and none that could mean something is left out."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import selecting, signals
+from schemas.matching import load_prefixes
+from schemas.selecting import NEAR_END_BYTES, NEAR_LINE_BYTES, selector
+
+SIGNALS = signals.load()
+FAST, PLAIN = selector(SIGNALS), selector(SIGNALS, plain=True)
+PREFIXES = ["", *(match.removesuffix("hello") for p in load_prefixes().prefixes for match in p.entry.matches)]
+BODIES = [example.line for signal in SIGNALS.signals for example in (*signal.matches, *signal.misses)]
+NOISE = ["", "hello", "gpu01:4711:4890 [3] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "x" * 300]
+MARK = next(signal.matches[0].line for signal in SIGNALS.signals if signal.sampled)
+CAUSE = "NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus."
+
+
+def picked(block: bytes) -> list[bytes]:
+    spans = FAST.select(block)
+    assert PLAIN.select(block) == spans
+    assert spans == sorted(set(spans))
+    return [block[start:end] for start, end in spans]
+
+
+def test_the_fast_library_is_there_to_be_tested() -> None:
+    assert type(FAST) is not type(PLAIN)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(NOISE).map(str.encode),
+            st.tuples(st.sampled_from(PREFIXES), st.sampled_from(BODIES)).map(lambda pair: "".join(pair).encode()),
+            st.sampled_from(BODIES).map(lambda body: json.dumps({"log": body}).encode()),
+            st.sampled_from(BODIES).map(lambda body: f"\x1b[31m{body}\x1b[0m".encode()),
+            st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"")),
+        ),
+        max_size=30,
+    ),
+    st.booleans(),
+)
+def test_both_selectors_find_the_same_lines(lines: list[bytes], ends: bool) -> None:
+    block = b"\n".join(lines) + (b"\n" if ends and lines else b"")
+    kept = picked(block)
+    wanted = [line for line in lines if SIGNALS.worth(line) == "line"]
+    assert [line for line in kept if SIGNALS.worth(line) == "line"] == wanted
+
+
+@pytest.mark.parametrize("signal", SIGNALS.signals, ids=lambda signal: signal.id)
+def test_no_line_that_a_signal_would_match_is_left_out(signal: signals.Signal) -> None:
+    for example in signal.matches:
+        for prefix in ("", "[rank3]: ", "2026-03-04T05:06:07.000001+00:00 gpu03 kernel: "):
+            worth = SIGNALS.worth((prefix + example.line).encode())
+            assert worth != "nothing" or signal.role == "noise"
+
+
+def test_of_many_marks_of_progress_those_near_the_ends_and_before_a_line_that_means_more_are_kept() -> None:
+    far = b"x" * 99 + b"\n"
+    middle = far * (3 * NEAR_END_BYTES // len(far))
+    marks = {name: f"{MARK} {name}".encode() for name in ("first", "lost", "before", "after", "last")}
+    gap = far * (NEAR_LINE_BYTES // len(far) // 2)
+    block = b"\n".join(
+        [marks["first"], middle, marks["lost"], middle, marks["before"], gap, CAUSE.encode(), gap, marks["after"],
+         middle, marks["last"], b""]
+    )  # fmt: skip
+    assert picked(block) == [marks["first"], marks["before"], CAUSE.encode(), marks["last"]]
+
+
+def test_a_machine_without_the_library_gets_the_plain_selector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "hyperscan", None)
+    assert type(selecting.selector(SIGNALS)) is type(PLAIN)
+
+
+def test_literals_of_noise_alone_select_nothing() -> None:
+    noise = [s for s in SIGNALS.signals if s.role == "noise" and not s.by]
+    only = {hint for s in noise for hint in s.hints} - SIGNALS.line_hints - SIGNALS.mark_hints
+    for hint in only:
+        if not any(re.search(re.escape(other), hint) for other in SIGNALS.line_hints | SIGNALS.mark_hints):
+            assert picked(hint.encode()) == []
