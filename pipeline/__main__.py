@@ -46,6 +46,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Run a named query.",
     ),
     Command(
+        name="rules", module="pipeline.commands.rules", function="app", panel=LOOK,
+        help="Show, test and explain signals and cause rules; list lines that nobody reads.",
+    ),
+    Command(
         name="up", module="pipeline.commands.up", function="up", panel=OPERATE, extra="pipeline,web,embedded",
         help="Bring up everything on this machine: Kafka, ClickHouse, worker, store, feed.",
     ),
@@ -82,6 +86,9 @@ def build(called: str) -> typer.Typer:
     )  # fmt: skip
     for command in COMMANDS:
         run = _load(command) if command.name == called else _stub(command)
+        if isinstance(run, typer.Typer):
+            app.add_typer(run, name=command.name, rich_help_panel=command.panel)
+            continue
         text = None if command.name == called and run.__doc__ else command.help
         app.command(command.name, help=text, short_help=command.help, rich_help_panel=command.panel)(run)
     app.callback()(_top)
@@ -96,9 +103,9 @@ def _top(
         raise typer.Exit
 
 
-def _load(command: Command) -> Callable[..., Any]:
+def _load(command: Command) -> Callable[..., Any] | typer.Typer:
     try:
-        function: Callable[..., Any] = getattr(import_module(command.module), command.function)
+        function: Callable[..., Any] | typer.Typer = getattr(import_module(command.module), command.function)
     except ModuleNotFoundError as error:
         if not command.extra or (error.name or "").split(".")[0] in ("pipeline", "schemas", "shippers"):
             raise

@@ -10,6 +10,7 @@ import msgspec
 from pipeline.core.causes import Link, Rule, RuleSet, digest_of
 from pipeline.core.episodes import Coalescing
 from schemas import signals
+from schemas.matching import site_files
 from schemas.vocabulary import CLASSES
 
 _T = TypeVar("_T")
@@ -26,12 +27,14 @@ class _Shared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @cache
 def load_rules() -> RuleSet:
-    """All rules that ship with rootrank."""
+    """All rules that ship with rootrank, and a site's own."""
     texts = {
         entry.name: entry.read_text(encoding="utf-8")
         for entry in sorted(files("pipeline").joinpath("causes").iterdir(), key=lambda entry: entry.name)
         if entry.name.endswith(".toml")
     }
+    # A site's rule of a shipped name replaces the shipped one.
+    texts.update({f"{name}.toml": content.decode("utf-8", "replace") for name, content in site_files("causes")})
     shared = _convert("shared.toml", texts["shared.toml"], _Shared)
     rules = [_convert(name, text, Rule) for name, text in texts.items() if name != "shared.toml"]
     for rule in rules:

@@ -5,12 +5,14 @@ cut into words once; a line without any key is done (about one microsecond), wha
 """
 
 import hashlib
+import os
 import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -27,16 +29,33 @@ COMMON_WORDS: Final = frozenset(
 _WORD_BYTES: Final = bytes(b if chr(b).isalnum() or b == 0x5F or b > 0x7F else 0x20 for b in range(256))
 
 
+# The environment variable that names the folder of a site's own signal and cause files.
+SITE_RULES: Final = "ROOTRANK_RULES"
+
+
 class SignalFileError(ValueError):
     """A pattern file is wrong; the text names the file, the entry and the field, and what is expected."""
 
 
 @lru_cache(maxsize=1)
 def pattern_files() -> Mapping[str, bytes]:
-    """The content of every `signals/*.toml` by file name without suffix, sorted by name."""
+    """The content of every `signals/*.toml` by file name without suffix, sorted by name; a site's own as `site/NAME`.
+
+    Raises SignalFileError where the site's folder is not there.
+    """
     folder = files("schemas").joinpath("signals")
     found = {f.name.removesuffix(".toml"): f.read_bytes() for f in folder.iterdir() if f.name.endswith(".toml")}
-    return dict(sorted(found.items()))
+    return dict(sorted({**found, **{f"site/{name}": content for name, content in site_files("signals")}}.items()))
+
+
+def site_files(kind: str) -> list[tuple[str, bytes]]:
+    """Name and content of a site's own files: `signals/*.toml` or `causes/*.toml` of the folder in SITE_RULES."""
+    named = os.environ.get(SITE_RULES)
+    if not named:
+        return []
+    if not Path(named).is_dir():
+        raise SignalFileError(f"{named}: no such folder; {SITE_RULES} names the folder of your signals/ and causes/")
+    return [(path.stem, path.read_bytes()) for path in sorted(Path(named, kind).glob("*.toml"))]
 
 
 def digest(contents: Mapping[str, bytes]) -> str:

@@ -25,6 +25,7 @@ TAIL_CHARS: Final = 2048
 
 _INT_FIELDS: Final = frozenset({"gpu_index", "rank", "local_rank", "pid"})
 NOBODY: Final = Entity()
+SITE: Final = "site/"
 _EVENT_NAME: Final = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+")
 
 
@@ -150,7 +151,7 @@ class SignalSet:
         """Compile the contents of signal files by name; raises SignalFileError that names file, signal and field."""
         read = [_read(name, content) for name, content in contents.items() if name not in NOT_SIGNAL_FILES]
         tables = {name: contents[name] for name in NOT_SIGNAL_FILES if name in contents}
-        read.sort(key=lambda pair: (pair[1].order, pair[0]))
+        read = _with_site(read)
         self._compiled = [_compile(name, signal, tables) for name, file in read for signal in file.signal]
         _refuse_duplicates(self._compiled)
         self._index = HintIndex(
@@ -196,6 +197,10 @@ class SignalSet:
         numbers = self._index.candidates(body.encode("utf-8", "surrogatepass"))
         return self.match_among(tuple([self._compiled[number] for number in numbers]), body) if numbers else None
 
+    def candidates(self, body: str) -> list[Signal]:
+        """The signals of which a hint is in a body, in the order in which they are tried."""
+        return [self._compiled[n].signal for n in self._index.candidates(body.encode("utf-8", "surrogatepass"))]
+
     def candidates_of_shape(self, shape: str) -> Candidates:
         """All signals that can match any line that is `shape` once its digits are taken out."""
         return tuple(self._compiled[number] for number in self._index.candidates_of_shape(shape))
@@ -227,6 +232,18 @@ class SignalSet:
 def load() -> SignalSet:
     """The signals of this release, compiled once per process."""
     return SignalSet(pattern_files())
+
+
+def _with_site(read: list[tuple[str, SignalFile]]) -> list[tuple[str, SignalFile]]:
+    """The files in the order in which they are tried: a site's own first; what they name anew is not the release's."""
+    own = {signal.id for name, file in read for signal in file.signal if name.startswith(SITE)}
+    kept = [
+        (name, file)
+        if name.startswith(SITE)
+        else (name, msgspec.structs.replace(file, signal=[signal for signal in file.signal if signal.id not in own]))
+        for name, file in read
+    ]
+    return sorted(kept, key=lambda pair: (not pair[0].startswith(SITE), pair[1].order, pair[0]))
 
 
 def _describe(

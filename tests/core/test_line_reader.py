@@ -13,7 +13,8 @@ from schemas.matching import load_prefixes
 SIGNALS = signals.load()
 PREFIXES = [match.removesuffix("hello") for prefix in load_prefixes().prefixes for match in prefix.entry.matches]
 NOT_PREFIXES = [miss for prefix in load_prefixes().prefixes for miss in prefix.entry.misses]
-BODIES = [example.line for signal in SIGNALS.signals for example in (*signal.matches, *signal.misses)]
+BODIES = [e.line for signal in SIGNALS.signals for e in signal.matches]
+BODIES += [e.line for signal in SIGNALS.signals for e in signal.misses]
 
 
 @st.composite

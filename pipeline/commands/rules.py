@@ -1,0 +1,233 @@
+"""`rootrank rules`: the signals and cause rules, shown, tested and explained."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import orjson
+import typer
+
+from pipeline.core.causes import Rule, RuleSet
+from pipeline.folder import ManifestError, plan
+from pipeline.logfiles import UnreadableFileError, lines, open_log
+from pipeline.report import look_of
+from pipeline.report.words import visible
+from pipeline.rulebook import rules_text
+from pipeline.rulebook.checks import Problem, lint, played_rules, played_signals
+from pipeline.rulebook.explain import explain
+from pipeline.rulebook.unmatched import unmatched
+from pipeline.rules import RuleFileError, load_rules
+from schemas import signals
+from schemas.lines import body_of
+from schemas.matching import SITE_RULES, SignalFileError
+from schemas.signals import Signal, SignalSet
+
+PROBLEM, USAGE, UNREADABLE = 1, 2, 3
+
+app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    help="Show, test and explain the signals (which line means what) and the cause rules.\n\n"
+    "Examples: rootrank rules list --event gpu.xid      rootrank rules show nvrm.xid\n\n"
+    "tail -1 kern.log | rootrank rules explain      rootrank rules unmatched ./logs",
+)  # fmt: skip
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback()
+def _site(
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            "--rules", envvar=SITE_RULES, file_okay=False,
+            help="Folder of your own signals/*.toml and causes/*.toml; they come before those of the release, and "
+            "one with the id of a shipped one replaces it. Other commands take it from the same variable.",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    if rules is not None:
+        os.environ[SITE_RULES] = str(rules)
+
+
+@app.command("list")
+def list_(
+    *,
+    event: Annotated[str, typer.Option(help="Only signals of this event, or of events that begin so.")] = "",
+    role: Annotated[str, typer.Option(help="Only signals of this role.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List all signals and cause rules.
+
+    Examples: rootrank rules list      rootrank rules list --event nccl. --role symptom
+    """
+    known, rules = _loaded()
+    chosen = [s for s in known.signals if s.event.startswith(event) and role in ("", s.role)]
+    causes = [] if event or role else rules.rules
+    if as_json:
+        _json({"signals": [_shape(signal) for signal in chosen], "causes": [_shape(rule) for rule in causes]})
+        return
+    sys.stdout.write(rules_text.listing(chosen, causes, known, look_of(sys.stdout).width))
+
+
+@app.command("show")
+def show(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="A signal, an event, a cause rule, or `xid N`.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show one signal or cause rule in full, with its examples and references.
+
+    Examples: rootrank rules show nvrm.xid      rootrank rules show gpu_fell_off_bus
+    """
+    known, rules = _loaded()
+    found: list[Signal | Rule] = [s for s in known.signals if id_ in (s.id, s.event)]
+    found += [rule for rule in rules.rules if id_ in (rule.id, rule.class_)]
+    if not found:
+        close = sorted(s.id for s in known.signals if id_ in s.id or s.id in id_)[:8]
+        hint = f"; did you mean {', '.join(close)}?" if close else "; `rootrank rules list` has all"
+        typer.echo(f"rootrank: no signal, event or rule {visible(id_)}{hint}", err=True)
+        raise typer.Exit(USAGE)
+    if as_json:
+        _json([_shape(one) for one in found])
+        return
+    sys.stdout.write("\n".join(rules_text.in_full(one, known) for one in found))
+
+
+@app.command("test")
+def run_tests(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Signals, events, files, rules.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Play the examples of signals and the stories of cause rules. Exit code 1: some fail.
+
+    Examples: rootrank rules test      rootrank rules --rules ./mine test
+    """
+    known, rules = _loaded()
+    wanted = set(ids or ())
+    signal_ids = {s.id for s in known.signals} | {s.event for s in known.signals} | set(known.files)
+    unknown = wanted - signal_ids - {rule.id for rule in rules.rules}
+    if unknown:
+        typer.echo(f"rootrank: no signal, event, file or rule {visible(', '.join(sorted(unknown)))}", err=True)
+        raise typer.Exit(USAGE)
+    problems = list(played_signals(known, wanted)) if not wanted or wanted & signal_ids else []
+    problems += played_rules(rules, wanted)
+    _report(problems, f"{len(known.signals)} signals and {len(rules.rules)} rules", as_json=as_json)
+
+
+@app.command("lint")
+def lint_(*, as_json: AsJson = False) -> None:
+    """Say what loads and still should be better: missing versions, events that no signal gives. Exit code 1: some.
+
+    Example: rootrank rules --rules ./mine lint
+    """
+    known, rules = _loaded()
+    _report(list(lint(known, rules)), "all files", as_json=as_json)
+
+
+@app.command("explain")
+def explain_(
+    line: Annotated[str | None, typer.Argument(help="The line; without it lines are read from standard input.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Say which signal reads a line, what it captures, and why the near ones do not fit.
+
+    Exit code 1: some line is read by no signal.
+
+    Examples: rootrank rules explain 'NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.'
+
+    tail -3 kern.log | rootrank rules explain --json
+    """
+    known, _ = _loaded()
+    texts = [line] if line is not None else _standard_input()
+    unread = False
+    for text in texts:
+        said = explain(text, known)
+        unread = unread or said.match is None
+        if as_json:
+            _json(msgspec.to_builtins(said))
+        else:
+            sys.stdout.write(rules_text.explained(said, known))
+    raise typer.Exit(PROBLEM if unread else 0)
+
+
+@app.command("unmatched")
+def unmatched_(
+    paths: Annotated[list[Path], typer.Argument(help="Files and folders of logs.", readable=False)],
+    *,
+    limit: Annotated[int, typer.Option(help="Shapes to print of each kind.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List what no signal reads: near misses (a hint, no pattern) and lines that look like errors, by shape.
+
+    Example: rootrank rules unmatched ./logs
+    """
+    known, _ = _loaded()
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        typer.echo(f"rootrank: {visible(str(missing[0]))}: no such file or folder", err=True)
+        raise typer.Exit(UNREADABLE)
+    try:
+        folder = plan(paths)
+    except ManifestError as error:
+        typer.echo(f"rootrank: {visible(str(error))}", err=True)
+        raise typer.Exit(USAGE) from None
+    broken = [gap.reason for gap in folder.unreadable]
+    sources = [(source.name, source.path) for node in folder.nodes for source in node.sources]
+    found = unmatched(_lines_of(sources, broken), known)
+    if as_json:
+        _json(msgspec.to_builtins(found))
+    else:
+        sys.stdout.write(rules_text.unmatched_text(found, limit))
+    for reason in broken:
+        typer.echo(f"rootrank: cannot read {visible(reason)}", err=True)
+    raise typer.Exit(UNREADABLE if broken else 0)
+
+
+def _lines_of(sources: list[tuple[str, Path]], broken: list[str]) -> Iterator[tuple[str, int, str]]:
+    for name, path in sources:
+        try:
+            with open_log(path) as stream:
+                for number, (_, data, _) in enumerate(lines(stream), 1):
+                    yield name, number, body_of(data)[0]
+        except UnreadableFileError as error:
+            broken.append(str(error))
+
+
+def _standard_input() -> list[str]:
+    if sys.stdin.isatty():
+        typer.echo("rootrank: give a line as an argument, or lines on standard input", err=True)
+        raise typer.Exit(USAGE)
+    return [body_of(data.rstrip(b"\n"))[0] for data in sys.stdin.buffer]
+
+
+def _loaded() -> tuple[SignalSet, RuleSet]:
+    try:
+        return signals.load(), load_rules()
+    except (SignalFileError, RuleFileError) as error:
+        typer.echo(f"rootrank: {visible(str(error))}", err=True)
+        raise typer.Exit(USAGE) from None
+
+
+def _report(problems: list[Problem], what: str, *, as_json: bool) -> None:
+    if as_json:
+        _json([msgspec.to_builtins(problem) for problem in problems])
+    else:
+        for p in problems:
+            place = ": ".join(part for part in (p.file, p.id, p.field) if part)
+            sys.stdout.write(f"{visible(f'{place}: {p.text}')}\n")
+        sys.stdout.write(f"{len(problems)} problems\n" if problems else f"no problem in {what}\n")
+    raise typer.Exit(PROBLEM if problems else 0)
+
+
+def _shape(one: Signal | Rule) -> Any:
+    return msgspec.to_builtins(one)
+
+
+def _json(shape: Any) -> None:
+    sys.stdout.buffer.write(orjson.dumps(shape, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,175 @@
+"""`rootrank rules`: what reads a line and why, a site's own files, and what nobody reads."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.rulebook.explain import explain
+from pipeline.rulebook.unmatched import numbered, shape_of, unmatched
+from schemas import signals
+
+SIGNALS = signals.load()
+XID = "NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus."
+SITE_SIGNAL = """
+emitter = "our own watchdog"
+checked_against = "1.0"
+references = ["https://example.org"]
+order = 1
+[[signal]]
+id = "site.watchdog"
+event = "site.watchdog"
+versions = "1.0"
+hints = ["our watchdog bit"]
+pattern = '''our watchdog bit rank (?P<rank>\\d{1,6})'''
+types = { rank = "int" }
+role = "cause"
+scope = "rank"
+severity = "error"
+label = "software/crash"
+[[signal.matches]]
+line = "our watchdog bit rank 7"
+gives = { rank = "7" }
+[[signal.misses]]
+line = "our watchdog bit nobody"
+[[signal.misses]]
+line = "their watchdog bit rank 7"
+"""
+
+
+def rules(*arguments: str, site: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person would; a site's folder needs a process of its own, as rules are loaded once."""
+    given = ["--rules", str(site)] if site is not None else []
+    environment = {name: value for name, value in os.environ.items() if name != "ROOTRANK_RULES"}
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", "rules", *given, *arguments], input=text, text=True, capture_output=True,
+        check=False, env=environment, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with one signal of a site's own."""
+    (tmp_path / "signals").mkdir()
+    (tmp_path / "signals" / "ours.toml").write_text(SITE_SIGNAL)
+    return tmp_path
+
+
+def test_a_line_is_explained_with_its_prefixes_its_signal_and_what_was_captured() -> None:
+    said = rules("explain", f"2026-03-04T05:06:07+00:00 node-k7 kernel: {XID}")
+    assert said.returncode == 0
+    for text in ("node node-k7", "event gpu.xid", "xid = 79", "pci_bus_id = 0000:5e:00.0", "cause, fatal"):
+        assert text in said.stdout
+
+
+def test_a_near_signal_says_how_far_its_pattern_fits() -> None:
+    said = explain("NET/IB : Got completion from peer 10.9.0.7<50321> with satus=12", SIGNALS)
+    assert said.match is None
+    near = next(near for near in said.near if near.event == "nccl.ib.completion")
+    assert near.fits.endswith("with ")
+    assert "status" in near.wanted
+
+
+def test_lines_come_from_standard_input_and_one_that_nobody_reads_is_exit_code_1() -> None:
+    said = rules("explain", "--json", text=f"{XID}\nhello\n")
+    assert said.returncode == 1
+    read, unread = said.stdout.split("\n}\n")[:2]
+    assert json.loads(read + "}")["match"]["event"] == "gpu.xid"
+    assert json.loads(unread + "}")["match"] is None
+
+
+def test_a_signal_is_shown_in_full_and_a_wrong_id_is_answered_with_close_ones() -> None:
+    shown = rules("show", "nvrm.xid")
+    assert shown.returncode == 0
+    assert "hints" in shown.stdout
+    assert XID[:20] in shown.stdout
+    wrong = rules("show", "nvrm.xi")
+    assert wrong.returncode == 2
+    assert "nvrm.xid" in wrong.stderr
+
+
+def test_a_cause_rule_is_listed_and_shown() -> None:
+    listed = json.loads(rules("list", "--json").stdout)
+    assert {rule["id"] for rule in listed["causes"]} >= {"gpu_fell_off_bus"}
+    assert len(listed["signals"]) == len(SIGNALS.signals)
+    assert "hardware/gpu_xid_79" in rules("show", "gpu_fell_off_bus").stdout
+
+
+def test_a_sites_own_signal_is_read_tested_and_comes_first(site: Path) -> None:
+    assert "site.watchdog" in rules("explain", "our watchdog bit rank 9", site=site).stdout
+    assert rules("test", "site.watchdog", site=site).returncode == 0
+    listed = json.loads(rules("list", "--json", site=site).stdout)["signals"]
+    assert listed[0]["id"] == "site.watchdog"
+
+
+def test_a_sites_signal_with_the_id_of_a_shipped_one_replaces_it(site: Path) -> None:
+    text = SITE_SIGNAL.replace('id = "site.watchdog"', 'id = "nvrm.xid"')
+    (site / "signals" / "ours.toml").write_text(text)
+    listed = json.loads(rules("list", "--json", site=site).stdout)["signals"]
+    assert [s["event"] for s in listed if s["id"] == "nvrm.xid"] == ["site.watchdog"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (('scope = "rank"', 'scope = "planet"'), ["ours.toml", "site.watchdog", "scope"]),
+        (('types = { rank = "int" }', ""), ["ours.toml", "site.watchdog", "types"]),
+        (("order = 1", 'order = "first"'), ["ours.toml", "order"]),
+        (('role = "cause"', 'rôle = "cause"'), ["ours.toml"]),
+    ],
+)
+def test_a_site_file_with_a_mistake_is_refused_with_file_id_and_field(
+    site: Path, change: tuple[str, str], named: list[str]
+) -> None:
+    (site / "signals" / "ours.toml").write_text(SITE_SIGNAL.replace(*change))
+    said = rules("test", site=site)
+    assert said.returncode == 2
+    assert "Traceback" not in said.stderr
+    for text in named:
+        assert text in said.stderr
+
+
+def test_an_example_that_does_not_match_fails_the_test_with_its_place(site: Path) -> None:
+    (site / "signals" / "ours.toml").write_text(SITE_SIGNAL.replace('gives = { rank = "7" }', 'gives = { rank = "8" }'))
+    said = rules("test", "site.watchdog", site=site)
+    assert said.returncode == 1
+    assert "ours.toml: site.watchdog: matches 1" in said.stdout
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    said = rules("list", site=tmp_path / "gone")
+    assert said.returncode == 2
+    assert "gone" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_what_nobody_reads_is_grouped_by_shape() -> None:
+    lines = [
+        XID,
+        *(f"NET/IB : Got completion from peer 10.9.0.{n}<50321> with satus={n}" for n in range(5)),
+        *(f"frobnicator 0x{n:08x} failed to turn after {n} s" for n in range(7)),
+        "all is well",
+    ]
+    found = unmatched(numbered("a.log", lines), SIGNALS)
+    assert [(shape.count, shape.signals) for shape in found.near_misses] == [(5, ["nccl.ib.completion"])]
+    assert [(shape.count, shape.shape) for shape in found.unknown_errors] == [
+        (7, "frobnicator # failed to turn after # s")
+    ]
+    assert found.lines == len(lines)
+    assert found.unknown_errors[0].line_no == 7
+
+
+def test_a_shape_has_no_values() -> None:
+    assert shape_of("job 17 at /a/b/c.log: crc deadbeef1234 of 0xFF") == "job # at /…: crc # of #"
+
+
+def test_unmatched_reads_folders_and_says_where(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(f"{XID}\nthe frobnicator crashed 3 times\n")
+    said = rules("unmatched", str(tmp_path))
+    assert said.returncode == 0
+    assert "the frobnicator crashed # times" in said.stdout
+    assert "job.log:2" in said.stdout
+    assert rules("unmatched", str(tmp_path / "gone")).returncode == 3
