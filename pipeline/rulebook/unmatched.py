@@ -21,7 +21,7 @@ _VALUES: Final = (
     (re.compile(r"\b0x[0-9a-f]{1,32}\b", re.ASCII | re.IGNORECASE), "#"),
     (re.compile(r"\b(?=[a-f]{0,40}\d)[0-9a-f]{8,64}\b", re.ASCII | re.IGNORECASE), "#"),
     (re.compile(r"\d{1,40}", re.ASCII), "#"),
-    (re.compile(r"(?:/[\w.@#:+-]{1,200}){2,40}", re.ASCII), "/…"),
+    (re.compile(r"(?:/[\w.@#+-]{1,200}){2,40}", re.ASCII), "/…"),
 )
 
 
