@@ -10,7 +10,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check bench schemas lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check bench fuzz schemas lock clean need-python need-java need-test
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-9s%s\n", n, $$0}'
@@ -31,6 +31,9 @@ imports: $(VENV)/.dev ## layers: imports point inward only (import-linter)
 	$(VENV)/bin/lint-imports --no-cache
 
 check: lint types imports test ## all of these: lint, types, imports, test
+
+fuzz: $(VENV)/.dev ## fuzz the reading of lines with atheris (ARGS="-max_total_time=600")
+	$(PIP) --upgrade '.[fuzz]' && mkdir -p build/fuzz && cd build/fuzz && PYTHONPATH=$(CURDIR) $(abspath $(PY)) -m tests.fuzz $(or $(ARGS),-max_total_time=60)
 
 bench: $(VENV)/.dev need-java ## throughput and latency, next to bare Kafka and Faust
 	$(PY) -m tests.bench $(ARGS)

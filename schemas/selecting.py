@@ -8,8 +8,9 @@ Marks of progress are so many that some do: those near the ends of a block, and 
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Final, Protocol
 
 from schemas.signals import SignalSet
 
@@ -34,14 +35,35 @@ class Selector(Protocol):
 
 def selector(signals: SignalSet, *, plain: bool = False) -> Selector:
     """The fastest selector there is here; the plain one where it is asked for."""
-    if not plain:
-        try:
-            import hyperscan
-        except ImportError:
-            pass
-        else:
-            return _Hyperscan(hyperscan, signals)
-    return _Plain(signals)
+    return _Plain(signals) if plain or not is_fast() else _Fast(signals)
+
+
+def is_fast() -> bool:
+    """Whether the fast library is installed."""
+    return find_spec("hyperscan") is not None
+
+
+class Search:
+    """Looks for many regular expressions in one pass over a block. Needs hyperscan."""
+
+    def __init__(self, expressions: Sequence[bytes]) -> None:
+        import hyperscan
+
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        self._database.compile(
+            expressions=list(expressions), ids=list(range(len(expressions))), elements=len(expressions),
+            flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
+        )  # fmt: skip
+
+    def each(self, block: bytes, found: Callable[[int, int, int, int, object], None]) -> None:
+        """Call `found` with the number of the expression, (nothing), where it ends, and nothing more, for each find."""
+        self._database.scan(block, match_event_handler=found)
+
+    def lines(self, block: bytes) -> list[Span]:
+        """The lines in which one of the expressions ends, in order."""
+        ends: list[int] = []
+        self.each(block, lambda _number, _start, end, _flags, _context: ends.append(end))
+        return list(_lines(block, sorted(ends)))
 
 
 class _Plain:
@@ -60,21 +82,16 @@ class _Plain:
         return sorted([*spans, *_within(_windows(spans, len(block)), marks)])
 
 
-class _Hyperscan:
+class _Fast:
     """Looks for all literals in one pass over the block, then at the lines that hold one."""
 
-    def __init__(self, hyperscan: Any, signals: SignalSet) -> None:
+    def __init__(self, signals: SignalSet) -> None:
         self._worth = signals.worth
         marks, others = sorted(signals.mark_hints), sorted(signals.line_hints)
         literals = [re.escape(hint.encode()) for hint in (*marks, *others)]
-        # Colours and the escapes of JSON hide literals: such lines are looked at one by one.
-        expressions = [*literals, rb"\x1b", rb"^\{"]
         self._first = len(marks)
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._database.compile(
-            expressions=expressions, ids=list(range(len(expressions))), elements=len(expressions),
-            flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
-        )  # fmt: skip
+        # Colours and the escapes of JSON hide literals: such lines are looked at one by one.
+        self._search = Search([*literals, rb"\x1b", rb"^\{"])
 
     def select(self, block: bytes) -> list[Span]:
         ends, mark_ends, first = list[int](), list[int](), self._first
@@ -82,7 +99,7 @@ class _Hyperscan:
         def found(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
             (ends if number >= first else mark_ends).append(end)
 
-        self._database.scan(block, match_event_handler=found)
+        self._search.each(block, found)
         spans, marks = list[Span](), set[Span]()
         for start, end in _lines(block, sorted(ends)):
             worth = self._worth(block[start:end])

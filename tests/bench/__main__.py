@@ -1,6 +1,6 @@
 """`make bench`: the figures of this path, each beside the bare Kafka and Faust figure of the same run.
 
-usage: python -m tests.bench [--lines 200000] [--samples 60]
+usage: python -m tests.bench [--only reading|live] [--lines 200000] [--samples 60] [--sizes 0.1,1]
 """
 
 import argparse
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from pipeline.up import Settings, Stack
-from tests.bench import latency, throughput
+from tests.bench import latency, reading, throughput
 from tests.bench.throughput import Parts
 
 
@@ -23,7 +23,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--lines", type=int, default=200_000)
     options.add_argument("--samples", type=int, default=60)
+    options.add_argument("--only", choices=["reading", "live"], help="leave the other half out")
+    options.add_argument("--noise", type=int, default=850_000, help="lines of noise that are read")
+    options.add_argument("--sizes", default="0.1,1", help="sizes in GB that are diagnosed")
     given = options.parse_args()
+    if given.only != "live":
+        with tempfile.TemporaryDirectory(prefix="rootrank-bench-") as name:
+            for row in reading.measure(Path(name), given.noise, [float(size) for size in given.sizes.split(",")]):
+                sys.stdout.write(row + "\n")
+                sys.stdout.flush()
+    if given.only == "reading":
+        return
     with tempfile.TemporaryDirectory(prefix="rootrank-bench-") as name:
         folder = Path(name)
         stack = Stack(Settings(data=folder / "data"), _say)

@@ -74,7 +74,7 @@ def test_of_many_marks_of_progress_those_near_the_ends_and_before_a_line_that_me
 
 
 def test_a_machine_without_the_library_gets_the_plain_selector(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "hyperscan", None)
+    monkeypatch.setattr(selecting, "is_fast", lambda: False)
     assert type(selecting.selector(SIGNALS)) is type(PLAIN)
 
 
