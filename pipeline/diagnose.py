@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from pipeline.engine import Engine
 from pipeline.folder import FolderPlan, plan
+from pipeline.progress import ReadingProgress
 from pipeline.reader import records
 from schemas.records import Gap, Incident, RawBatch
 
@@ -46,12 +47,14 @@ def diagnose(paths: Iterable[Path], *, node: str | None = None) -> Diagnosis:
     return diagnose_plan(plan(paths, node=node))
 
 
-def diagnose_plan(folder: FolderPlan) -> Diagnosis:
+def diagnose_plan(folder: FolderPlan, progress: ReadingProgress | None = None) -> Diagnosis:
     """Conclude over a folder whose files are already worked out."""
     engine, broken = Engine(), []
-    for keyed in records(folder):
+    for keyed in records(folder, on_read=progress.read if progress is not None else None):
         if isinstance(keyed.record, RawBatch):
             broken += keyed.record.gaps
+        elif progress is not None:
+            progress.concluding()
         engine.feed(keyed.key, keyed.record)
     return Diagnosis(
         incidents=engine.incidents(), notes=[_note(i) for i in engine.notes()], gaps=folder.gaps,

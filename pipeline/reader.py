@@ -1,7 +1,7 @@
 """Reads a planned folder into the records that shippers would send of it."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 from msgspec import Struct
 
@@ -16,7 +16,8 @@ from schemas.selecting import Selector, selector
 from schemas.topics import key_of
 from schemas.vocabulary import Run
 
-OnRead = Callable[[int], None]
+# Hears how many (decompressed) bytes of a source were just looked at.
+OnRead = Callable[[str, int], None]
 
 BATCH_LINES = 1_000
 SHIPPER = "post-mortem"
@@ -34,7 +35,7 @@ def records(
 ) -> Iterator[Keyed]:
     """All batches of all nodes, then the closing progress of each: the verdict is worked out once, at the end.
 
-    `on_read` hears how many (decompressed) bytes of a file were just looked at.
+    `on_read` hears of the reading as it goes on.
     """
     ends = []
     for node in plan.nodes:
@@ -78,7 +79,8 @@ def empty_batch(cluster: str, node: NodePlan) -> RawBatch:
 
 def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLine]:
     with open_log(source.path) as stream:
-        for number, offset, data in worth_reading(stream, _selector(), on_read):
+        after_block = partial(on_read, source.name) if on_read is not None else None
+        for number, offset, data in worth_reading(stream, _selector(), after_block):
             body, truncated = body_of(data)
             header = is_kmsg(body) if source.kmsg else None
             if source.kmsg and header is None and is_kmsg_continuation(body):

@@ -9,6 +9,7 @@ import typer
 
 from pipeline.diagnose import Diagnosis, diagnose_plan
 from pipeline.folder import ManifestError, plan
+from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
 from pipeline.report.words import visible
 
@@ -41,7 +42,11 @@ def diagnose(
     except ManifestError as error:
         typer.echo(f"rootrank: {error}", err=True)
         raise typer.Exit(USAGE) from None
-    diagnosis = diagnose_plan(folder)
+    progress = ReadingProgress(sum(len(node.sources) for node in folder.nodes))
+    try:
+        diagnosis = diagnose_plan(folder, progress)
+    finally:
+        progress.done()
     _print(diagnosis, as_json=as_json)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
