@@ -160,8 +160,9 @@ def _diagnosing(quiet: Path, folder: Path, size_gb: float) -> str:
     _, _, used = os.wait4(child.pid, 0)
     seconds = time.perf_counter() - started
     big.unlink()
+    cpu_s = used.ru_utime + used.ru_stime
     return (
-        f"  {size / MB / 1_000:6.1f} GB  {seconds:7.1f} s  {size / seconds / MB:5.0f} MB/s"
+        f"  {size / MB / 1_000:6.1f} GB  {seconds:7.1f} s  {cpu_s:7.1f} CPU-s  {size / cpu_s / MB:5.0f} MB per CPU-s"
         f"  {_resident_mib(used):5.0f} MiB resident at most"
     )
 

@@ -1,5 +1,7 @@
 """Records of a small invented fleet, as the topics carry them."""
 
+import msgspec
+
 from schemas import records as r
 
 NS = 1_000_000_000
@@ -42,6 +44,20 @@ def event(number: int, *, node: str = "n1", name: str = "gpu.xid", shift_ns: int
         scope="gpu", subject=r.Entity(node=node, pci_bus_id="0000:3b:00.0", gpu_index=2, rank=3),
         attributes={"xid": "79"}, count=2,
     )  # fmt: skip
+
+
+def near_miss() -> r.Event:
+    """Five lines with the hint of a signal that no pattern fits."""
+    missed = msgspec.structs.replace(event(9), name="unmatched.near_miss", role="noise", severity="trace", count=5)
+    return msgspec.structs.replace(missed, attributes={"signal": "nvrm.xid", "hint": "Xid (PCI:"}, body="Xid (PCI:?)")
+
+
+def unread_errors() -> r.RawBatch:
+    """Four lines that look like errors and no event, and one that is an event whose text the fold kept elsewhere."""
+    bodies = [*(f"widget {n} failed after {n} s" for n in range(4)), f"fatal: {event(1).body}"]
+    lines = batch(seq=2, first=60, lines=len(bodies))
+    records = [msgspec.structs.replace(x, body=body) for x, body in zip(lines.records, bodies, strict=True)]
+    return msgspec.structs.replace(lines, records=records)
 
 
 def event_batch(
