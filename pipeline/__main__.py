@@ -34,6 +34,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Find the root cause in a folder of logs. Needs no Kafka and no ClickHouse.",
     ),
     Command(
+        name="placement", module="pipeline.commands.placement", function="placement", panel=LOOK,
+        help="Show which rank ran where in a folder of logs, with the line behind each entry.",
+    ),
+    Command(
         name="incidents", module="pipeline.incidents", function="incidents", panel=LOOK, extra="web",
         help="Show or follow the incidents of a running feed.",
     ),

@@ -4,8 +4,8 @@ An optional `rootrank.toml` in the folder states what the files do not say:
 
     cluster = "alpha"          # default "local"
     job_id = "4711"            # default: the folder is one job, named after it
-    time_zone = "+02:00"       # of stamps without a zone; default UTC
-    year = 2026                # of stamps without a year; default: the year other stamps show
+    time_zone = "+02:00"       # of stamps without a zone; default: what stamps beside them show, else UTC
+    year = 2026                # of stamps without a year; default: what stamps beside them show
 
     [nodes.gpu01]
     clock_offset_s = -7.25     # reference time minus this node's wall clock
@@ -24,44 +24,33 @@ import calendar
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.dating import Dating, attributes_of
+from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg, is_kmsg_continuation, parse_line
-from pipeline.core.stamps import date_of
-from pipeline.core.times import zone_offset_s
-from pipeline.logfiles import UnreadableFileError, head_lines
+from pipeline.core.stamps import DAY_NS, date_of, zone_offset_s
+from pipeline.layouts import KERNEL_NAMES, Layout, host_in, layout_of, words_of
+from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
+from pipeline.objects import holds_records, is_document, object_lines
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading, Gap
 
 MANIFEST: Final = "rootrank.toml"
 SAMPLE_LINES: Final = 400
+TAIL_BYTES: Final = 32 * 1024
 SECOND_NS: Final = 1_000_000_000
 # What fits the records' integers: a clock that starts at 1970 is off by half of this.
 MAX_SECONDS: Final = 4e9
 YEARS: Final = range(1970, 2262)
 COUNTS: Final = range(2**31)
-# Words of file names that say what a file is, not whose it is.
-_NOT_NAMES: Final = frozenset(
-    (
-        "log", "logs", "txt", "out", "err", "stdout", "stderr", "kern", "kernel", "dmesg", "syslog", "messages",
-        "journal", "job", "slurm", "train", "training", "console", "output", "rank", "gz", "xz", "zst", "nccl", "debug",
-        "alerts", "talos", "fabricmanager", "fm", "agent", "kmsg", "json", "node", "worker", "retry", "torchrun",
-        "launcher", "trainer", "core", "empty", "elastic", "main", "nohup", "run", "script", "system", "host",
-    )
-)  # fmt: skip
-_KERNEL_NAMES: Final = frozenset(("kern", "kernel", "dmesg", "syslog", "messages", "kmsg", "journal"))
-# Numbers, ranks, attempts and parts of a path are no hosts; a short GPU number is one only where a line says so.
-_NOT_A_HOST: Final = re.compile(r"(?:(?:attempt|rank|part|restart|default|local|epoch|step|train|job)[_-]?)?\d*")
 _WORD: Final = re.compile(r"[\w-]+")
-_GPU_NUMBER: Final = re.compile(r"gpu[_-]?\d")
-_ATTEMPT_NAME: Final = re.compile(r"(?:^|/)attempt[_-](\d{1,4})(?=/)")
-_RANK_NAME: Final = re.compile(r"(?:^|[._/-])rank[_-]?(\d{1,6})(?=[._/-]|$)")
 
 Kind = Literal["kernel", "application", "service"]
 
@@ -95,19 +84,20 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cluster: str = "local"
     job_id: str | None = None
     attempt: int = 0
-    time_zone: str = "+00:00"
+    time_zone: str | None = None
     year: int | None = None
     nodes: dict[str, NodeFacts] = {}
     files: dict[str, FileFacts] = {}
 
 
 class SourcePlan(Struct, frozen=True, kw_only=True):
-    """One log file as one source. `name` is relative to the folder given."""
+    """One log file as one source. `name` is relative to the folder given. `objects`: it is one JSON document."""
 
     name: str
     path: Path
     kind: Kind
     kmsg: bool
+    objects: bool = False
     attributes: dict[str, str]
 
 
@@ -140,9 +130,9 @@ class _Look(Struct, kw_only=True):
     kmsg: bool
     lines: int
     nodes: Counter[str]
-    years: Counter[int]
-    yearless: bool
-    rank: int | None
+    times: Sample
+    layout: Layout
+    objects: bool
     text: str
 
 
@@ -161,24 +151,34 @@ def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
             gaps.append(look)
         else:
             looks.append(look)
-    years: Counter[int] = Counter()
-    for look in looks:
-        years.update(look.years)
-    year = manifest.year or (min(years, key=lambda y: (-years[y], y)) if years else None)
-    nodes = _nodes(looks, manifest, year, node, _job_name(paths))
-    gaps += _without_a_year(looks) if year is None else []
+    placed = _placed(looks, manifest, node)
+    datings = infer((look.times for look in looks), year=manifest.year, zone_s=zone_offset_s(manifest.time_zone))
+    nodes = _nodes(placed, manifest, datings, _Jobs.of(looks, manifest, _job_name(paths)))
+    gaps += _without_a_year(looks, datings)
     gaps += _without_effect(manifest, {look.name for look in looks}, {node.reporter for node in nodes})
     return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable)
 
 
-def _without_a_year(looks: list[_Look]) -> list[Gap]:
-    """Stamps that no year can be given to: said once, because all times of these files are unknown by it."""
-    names = [look.name for look in looks if look.yearless]
-    if not names:
+def _without_a_year(looks: list[_Look], datings: dict[str, Dating]) -> list[Gap]:
+    """Stamps whose year or day no line shows: said once, because all times of these files hang on it."""
+    if any(look.times.days for look in looks):
         return []
-    more = f" (and of {len(names) - 1} more)" if len(names) > 1 else ""
-    reason = f"times{more} not known: the stamps leave out the year and no file here shows it; write `year = YYYY` into"
-    return [Gap(source=names[0], reason=f"{reason} {MANIFEST} beside the logs")]
+    names = [look.name for look in looks if look.times.yearless or look.times.dateless]
+    unknown = [name for name in names if datings[name].year is None and datings[name].near_ns is None]
+    if unknown:
+        reason = f"times{_and_more(unknown)} not known: the stamps leave out the year and no file here shows it; write"
+        return [Gap(source=unknown[0], reason=f"{reason} `year = YYYY` into {MANIFEST} beside the logs")]
+    guessed = [(name, near_ns) for name in names if (near_ns := datings[name].near_ns) is not None]
+    if not guessed:
+        return []
+    year, month, day = date_of(guessed[0][1] // DAY_NS)
+    reason = f"no line shows the year of the times{_and_more(guessed)}; by when the file was last written they begin on"
+    way_out = f"if that is wrong, write `year = YYYY` into {MANIFEST} beside the logs"
+    return [Gap(source=guessed[0][0], reason=f"{reason} {year}-{month:02}-{day:02}; {way_out}")]
+
+
+def _and_more(names: Sized) -> str:
+    return f" (and of {len(names) - 1} more)" if len(names) > 1 else ""
 
 
 def _manifest(paths: list[Path]) -> Manifest:
@@ -204,7 +204,7 @@ def _read_manifest(file: Path) -> Manifest:
 
 def _wrong_value(manifest: Manifest) -> str | None:
     """The first value that cannot be true, by its key, and what to write."""
-    if zone_offset_s(manifest.time_zone) is None:
+    if manifest.time_zone is not None and zone_offset_s(manifest.time_zone) is None:
         return f"time_zone {manifest.time_zone!r}: write it as +02:00"
     if manifest.year is not None and manifest.year not in YEARS:
         return f"year {manifest.year}: write one of {YEARS[0]} to {YEARS[-1]}"
@@ -272,26 +272,32 @@ def _look(name: str, path: Path) -> _Look | Gap:
     reason = _not_a_log(text, path)
     if reason:
         return Gap(source=name, reason=reason)
+    objects = _is_json(text, path) and holds_records(path)
+    if objects:
+        lines = [line.text for line in object_lines(path)[:SAMPLE_LINES]]
+        text = "\n".join(lines)
     nodes: Counter[str] = Counter()
-    years: Counter[int] = Counter()
-    yearless = False
+    times = Sample(name=name, written_ns=path.stat().st_mtime_ns)
     kernel = kmsg = 0
     for line in lines:
         kmsg += is_kmsg(line) is not None or is_kmsg_continuation(line)
         parsed = parse_line(line)
         if parsed.node:
             nodes[parsed.node] += 1
-        yearless = yearless or (parsed.stamp is not None and not parsed.stamp.has_year)
-        if parsed.stamp and parsed.stamp.has_year:
-            years[date_of(parsed.stamp.ns // (86_400 * SECOND_NS))[0]] += 1
+        times.add(parsed)
         kernel += parsed.process == "kernel" or parsed.boot_ns is not None or parsed.body.startswith("NVRM: ")
-    tokens = set(re.split(r"[._/-]", name.lower()))
-    rank = _RANK_NAME.search(name.lower())
-    is_kernel = kernel * 3 >= len(lines) or (bool(tokens & _KERNEL_NAMES) and not rank and "job" not in tokens)
+    head = set(lines)
+    for line in tail_lines(path, TAIL_BYTES) if len(lines) == SAMPLE_LINES else ():
+        if line not in head:
+            times.add(parse_line(line))
+    layout, tokens = layout_of(name), words_of(name)
+    is_kernel = kernel * 3 >= len(lines) or (
+        bool(tokens & KERNEL_NAMES) and layout.rank is None and layout.local_rank is None and "job" not in tokens
+    )
     return _Look(
         name=name, path=path, kind="kernel" if lines and is_kernel else "application",
-        kmsg=bool(lines) and kmsg * 2 > len(lines), lines=len(lines), nodes=nodes, years=years,
-        yearless=yearless, rank=int(rank[1]) if rank else None, text=text,
+        kmsg=bool(lines) and kmsg * 2 > len(lines), lines=len(lines), nodes=nodes, times=times, layout=layout,
+        objects=objects, text=text,
     )  # fmt: skip
 
 
@@ -303,35 +309,72 @@ def _not_a_log(text: str, path: Path) -> str | None:
         return "binary file; this kind is not read yet"
     if head.lstrip().startswith("{") and ('"pg_config"' in text or '"entries"' in text) and path.suffix == ".json":
         return "flight-recorder dump; this kind is not read yet"
-    if path.suffix == ".json" and head.lstrip().startswith(("{", "[")) and "\n{" not in head.strip():
+    if _is_json(text, path) and not (holds_records(path) or _is_of_kubernetes(head)):
         return "JSON document; this kind is not read yet"
-    if "NVSMI LOG" in head or "Attached GPUs" in head:
-        return "nvidia-smi -q text; this kind is not read yet"
     if head.startswith(("\x80\x02", "\x80\x03", "\x80\x04", "\ufffd\x02", "\ufffd\x04")):
         return "pickle; this kind is not read yet, and never executed"
     return None
 
 
+def _is_json(text: str, path: Path) -> bool:
+    return path.suffix == ".json" and is_document(text)
+
+
+def _is_of_kubernetes(head: str) -> bool:
+    """Whether a document describes objects of Kubernetes: each of its lines stands for itself."""
+    return '"apiVersion"' in head and "\n" in head.strip()
+
+
 # --- from looks to nodes ------------------------------------------------------------------------------------------
 
 
-def _nodes(
-    looks: list[_Look], manifest: Manifest, year: int | None, default_node: str | None, job_name: str
-) -> list[NodePlan]:
+_Placed = dict[str, list[tuple[_Look, str]]]
+
+
+def _placed(looks: list[_Look], manifest: Manifest, default_node: str | None) -> _Placed:
+    """The files of each reporter, each with its node (empty where it is of many, or of none that is known)."""
     said = {word for look in looks for word in _WORD.findall(look.text)}
-    placed: dict[str, list[tuple[_Look, str]]] = {}
+    placed: _Placed = {}
     for look in looks:
         stated = manifest.files.get(look.name, FileFacts())
         node = stated.node or _node_of(look, said) or default_node or ""
+        look.times.node, look.times.is_application = node, (stated.kind or look.kind) == "application"
         placed.setdefault(node or f"file:{look.name}", []).append((look, node))
+    return placed
+
+
+class _Jobs(NamedTuple):
+    """The job that files are of: the one that some names say, else the folder's. Of several each file has its own."""
+
+    only: str | None
+    default: str
+
+    @classmethod
+    def of(cls, looks: list[_Look], manifest: Manifest, folder: str) -> "_Jobs":
+        said = {look.layout.job_id for look in looks if look.kind == "application" and look.layout.job_id}
+        default = manifest.job_id or (next(iter(said)) if len(said) == 1 else folder)
+        return cls(only=default if manifest.job_id or len(said) < 2 else None, default=default)
+
+    def job_of(self, look: _Look) -> str | None:
+        if self.only is None and look.kind != "application":
+            return None
+        return self.only or look.layout.job_id or self.default
+
+
+def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs: _Jobs) -> list[NodePlan]:
     with_jobs = {reporter for reporter, group in placed.items() if any(x.kind == "application" for x, _ in group)}
     plans = []
     for reporter, group in sorted(placed.items()):
         facts = manifest.nodes.get(reporter, NodeFacts())
+        bound = [look.kind == "application" or reporter not in with_jobs for look, _ in group]
         sources = [
-            _source(look, node, manifest, year, job_name, binds=look.kind == "application" or reporter not in with_jobs)
-            for look, node in group
+            _source(look, node, manifest, datings[look.name], jobs.job_of(look) if binds else None)
+            for (look, node), binds in zip(group, bound, strict=True)
         ]
+        applications = [look for look, _ in group if look.kind == "application"]
+        if not any(look.times.tells_a_time for look in applications):
+            # Whatever the node says may concern a job of which nobody knows when it ran.
+            sources = [_undated(source) if source.kind == "application" else source for source in sources]
         plans.append(
             NodePlan(
                 reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=_reading(facts),
@@ -349,69 +392,29 @@ def _node_of(look: _Look, said: set[str]) -> str | None:
             return first
         if look.kind == "application":
             return None
-    return _name_in_path(look.name, said)
+    return look.layout.node or host_in(look.layout.rest, said)
 
 
-def _name_in_path(name: str, said: set[str]) -> str | None:
-    """A host name in a path: one that some line mentions, else a folder that reads like one, else such a file name."""
-    *folders, file = name.split("/")
-    pieces = [*(candidates for folder in reversed(folders) for candidates in (_candidates(folder),))]
-    own = [_candidates(piece) for piece in file.split(".")]
-    for candidates in (*own, *pieces):
-        for candidate in candidates:
-            if candidate in said and _reads_like_host(candidate):
-                return candidate
-    for candidates in pieces:
-        if candidates and not _only_if_said(candidates[0]):
-            return candidates[0]
-    is_kernel = bool(set(re.split(r"[._-]", file.lower())) & _KERNEL_NAMES)
-    for candidates in own:
-        if candidates and (is_kernel or _reads_like_host(candidates[0])) and not _only_if_said(candidates[0]):
-            return candidates[0]
-    return None
-
-
-def _reads_like_host(name: str) -> bool:
-    """Whether a word by itself may be a host: it has a number or parts."""
-    return "-" in name or any(character.isdigit() for character in name)
-
-
-def _only_if_said(name: str) -> bool:
-    return bool(_GPU_NUMBER.fullmatch(name.lower()))
-
-
-def _candidates(piece: str) -> list[str]:
-    """Host names that a piece of a path may hold, the barest first."""
-    if _NOT_A_HOST.fullmatch(piece.lower()):
-        return []
-    words = re.split(r"[-_]", piece)
-    kept = words
-    while kept and (kept[0].lower() in _NOT_NAMES or kept[0].lower().startswith("torchelastic")):
-        kept = kept[1:]
-    while kept and kept[-1].lower() in _NOT_NAMES:
-        kept = kept[:-1]
-    bare = piece[piece.find("-".join(kept)) :][: len("-".join(kept))] if kept else ""
-    if not bare or _NOT_A_HOST.fullmatch(bare.lower()):
-        return [piece] if len(words) > 1 and kept and words[0].lower() == "node" else []
-    if words[0].lower() == "node" and len(bare) < 3:
-        return [piece]
-    return [bare] if bare == piece else [bare, piece]
-
-
-def _source(look: _Look, node: str, manifest: Manifest, year: int | None, job_name: str, *, binds: bool) -> SourcePlan:
-    stated = manifest.files.get(look.name, FileFacts())
+def _source(look: _Look, node: str, manifest: Manifest, dating: Dating, job: str | None) -> SourcePlan:
+    stated, layout = manifest.files.get(look.name, FileFacts()), look.layout
     kind: Kind = stated.kind or look.kind
-    attributes = {"kind": kind, "node": node, "time.zone": manifest.time_zone}
-    if year is not None:
-        attributes["time.year"] = str(year)
-    rank = stated.rank if stated.rank is not None else look.rank
-    if rank is not None and kind == "application":
-        attributes["rank"] = str(rank)
-    if binds:
-        attributes["job.id"] = manifest.job_id or job_name
-        attempt = _ATTEMPT_NAME.search(look.name)
-        attributes["job.attempt"] = attempt[1] if attempt else str(manifest.attempt)
-    return SourcePlan(name=look.name, path=look.path, kind=kind, kmsg=look.kmsg, attributes=attributes)
+    attributes = {"kind": kind, "node": node, **attributes_of(dating)}
+    if kind == "application":
+        rank = stated.rank if stated.rank is not None else layout.rank
+        said = {
+            "rank": rank, "local_rank": layout.local_rank, "task": layout.task, "pid": layout.pid, "pod": layout.pod,
+        }  # fmt: skip
+        attributes |= {name: str(value) for name, value in said.items() if value is not None}
+    if job is not None:
+        attributes["job.id"] = job
+        attributes["job.attempt"] = str(manifest.attempt if layout.attempt is None else layout.attempt)
+    return SourcePlan(
+        name=look.name, path=look.path, kind=kind, kmsg=look.kmsg, objects=look.objects, attributes=attributes
+    )
+
+
+def _undated(source: SourcePlan) -> SourcePlan:
+    return msgspec.structs.replace(source, attributes={**source.attributes, "job.undated": "true"})
 
 
 def _claim(facts: NodeFacts) -> ClockClaim | None:

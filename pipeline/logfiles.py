@@ -188,3 +188,17 @@ def head_lines(path: Path, count: int) -> list[str]:
         if not sample:
             raise
     return sample
+
+
+def tail_lines(path: Path, size: int) -> list[str]:
+    """The lines in the last `size` bytes of a file as text; none of one that is smaller, compressed or unreadable."""
+    try:
+        with path.open("rb") as file:
+            is_pressed = file.read(6).startswith(tuple(_MAGIC))
+            length = file.seek(0, io.SEEK_END)
+            if is_pressed or length <= size:
+                return []
+            file.seek(length - size)
+            return [body_of(data[:8192])[0] for data in file.read(size).split(b"\n")[1:] if data]
+    except OSError:
+        return []

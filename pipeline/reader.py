@@ -8,9 +8,10 @@ from msgspec import Struct
 from pipeline.core.parse import is_kmsg, is_kmsg_continuation
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.logfiles import UnreadableFileError, open_log
+from pipeline.objects import object_lines
 from pipeline.worth_reading import worth_reading
 from schemas import signals
-from schemas.lines import body_of
+from schemas.lines import MAX_LINE_BYTES, body_of
 from schemas.records import Gap, Progress, RawBatch, RawLine, SourceProgress
 from schemas.selecting import Selector, selector
 from schemas.topics import key_of
@@ -78,6 +79,13 @@ def empty_batch(cluster: str, node: NodePlan) -> RawBatch:
 
 
 def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLine]:
+    if source.objects:
+        for number, (line_no, offset, text) in enumerate(object_lines(source.path), 1):
+            yield RawLine(
+                seq=number, source=source.name, generation="0", offset=offset, line_no=line_no,
+                body=text[:MAX_LINE_BYTES], truncated=len(text) > MAX_LINE_BYTES,
+            )  # fmt: skip
+        return
     with open_log(source.path) as stream:
         after_block = partial(on_read, source.name) if on_read is not None else None
         for number, offset, data in worth_reading(stream, _selector(), after_block):

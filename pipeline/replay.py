@@ -283,12 +283,13 @@ class Player:
     def _time(self, text: str, batch: RawBatch) -> int | None:
         record = is_kmsg(text) if self._source.kmsg else None
         if record is not None:
-            return times.kernel_time(record.boot_us * 1000, 0, batch.reporter, batch).aligned_ns
+            stamp_ns, dating = record.boot_us * 1000, self._said.dating
+            return times.kernel_time(stamp_ns, 0, batch.reporter, batch, dating=dating).aligned_ns
         parsed = parse_line(text)
         if parsed.stamp is None:
             return None
-        said = self._said
-        return times.stamped(parsed.stamp, said.year, said.zone_s, None, batch.reporter, batch).aligned_ns
+        dating = self._said.dating
+        return times.stamped(parsed.stamp, dating, dating.near_ns, batch.reporter, batch).aligned_ns
 
 
 def _chained(

@@ -1,6 +1,7 @@
 """Which lines of a file are read: all of a small one; of a large one those that can mean something.
 
-The first block of a file and its end are read whole: they say who runs where, since when and until when.
+The first block of a file and its end are read whole: they say who runs where, since when and until when. So are the
+lines behind one that begins a table or that was split, and files that are tables.
 """
 
 import re
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Final, NamedTuple
 
 from pipeline.logfiles import Block, blocks
+from schemas.documents import FIRST_BYTES, FOLLOW_BYTES, opens
 from schemas.selecting import BLOCK_BYTES, Selector, Span
 
 END_BYTES: Final = 64 * 1024
@@ -30,16 +32,19 @@ def worth_reading(
 ) -> Iterator[ReadLine]:
     """The lines of a file that are worth reading, in order. `after_block` hears how many bytes were looked at."""
     number, read_bytes, held = 1, 0, None
+    followers = _Followers()
     for block in blocks(stream):
         if held is not None:
-            yield from _lines(held, number, selector, 0 if read_bytes < BLOCK_BYTES else len(held.data))
+            if read_bytes < BLOCK_BYTES:
+                followers.whole(held, selector)
+            yield from _lines(held, number, selector, followers, 0 if read_bytes < BLOCK_BYTES else len(held.data))
             number, read_bytes = number + _count(held), read_bytes + len(held.data)
         held = block
         if after_block is not None:
             after_block(block.length)
     if held is not None:
         last = held.data.rfind(b"\n", 0, max(0, len(held.data) - END_BYTES)) + 1
-        yield from _lines(held, number, selector, 0 if read_bytes < BLOCK_BYTES else last)
+        yield from _lines(held, number, selector, followers, 0 if read_bytes < BLOCK_BYTES else last)
 
 
 def _count(block: Block) -> int:
@@ -47,11 +52,56 @@ def _count(block: Block) -> int:
     return block.data.count(b"\n") or 1
 
 
-def _lines(block: Block, number: int, selector: Selector, whole_from: int) -> Iterator[ReadLine]:
+class _Followers:
+    """Lines that are read because of a line before them."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._is_table = False
+
+    def whole(self, block: Block, selector: Selector) -> None:
+        """Hear of a block that is read whole."""
+        if block.offset == 0:
+            first = block.data[:FIRST_BYTES].split(b"\n")
+            self._is_table = any(opens(line) for line in first)
+        tail = block.data.rfind(b"\n", 0, max(0, len(block.data) - FOLLOW_BYTES)) + 1
+        data = block.data[tail:]
+        for _ in self.among(data, selector.select(data)):
+            pass
+
+    def among(self, data: bytes, spans: list[Span]) -> list[Span]:
+        """The selected lines of the next block, and those behind one on which they hang."""
+        if self._is_table:
+            return list(_every(data, 0, len(data)))
+        found, at, until = list[Span](), 0, self._left
+        for start, end in [*spans, (len(data), len(data))]:
+            if at < start and at < until:
+                found += _every(data, at, min(start, until))
+                at = found[-1][1] + 1
+            if at <= start < len(data):
+                found.append((start, end))
+                at = end + 1
+            if opens(data[start:end]):
+                until = max(until, end + FOLLOW_BYTES)
+        self._left = max(0, until - len(data))
+        return found
+
+
+def _every(data: bytes, start: int, before: int) -> Iterator[Span]:
+    """All lines that begin before a place, from the line at `start` on."""
+    while start < before:
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        yield start, end
+        start = end + 1
+
+
+def _lines(block: Block, number: int, selector: Selector, followers: _Followers, whole_from: int) -> Iterator[ReadLine]:
     """Of what stands before `whole_from` the selected lines, then all."""
     data, at = block.data, 0
     if whole_from:
-        for start, end in _with_stamps(data, selector.select(data[:whole_from])):
+        read = data[:whole_from]
+        for start, end in _with_stamps(data, followers.among(read, selector.select(read))):
             number += data.count(b"\n", at, start)
             at = start
             yield ReadLine(number, block.offset + start, data[start:end])

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from re import _constants, _parser  # type: ignore[attr-defined]  # how `re` itself reads a pattern
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -26,6 +27,8 @@ COMMON_WORDS: Final = frozenset(
     b"Connected connection Connection port Port module event PG GUID default_pg cpp "
     b"RuntimeError ProcessGroupNCCL samples state DEBUG debug".split()
 )
+# Colours and the escapes of JSON, logfmt and rsyslog glue letters to the words of what they wrap.
+HIDING: Final = (b"\x1b", b'{"', b'msg="', b"#01", b"#03")
 _WORD_BYTES: Final = bytes(b if chr(b).isalnum() or b == 0x5F or b > 0x7F else 0x20 for b in range(256))
 
 
@@ -83,6 +86,42 @@ def compile_pattern(where: str, pattern: str) -> re.Pattern[str]:
         raise SignalFileError(f"{where}: not a regular expression: {error}") from error
 
 
+# More digits may be no 64-bit number.
+_SURE_DIGITS: Final = 18
+
+
+def digit_groups(pattern: re.Pattern[str]) -> frozenset[str]:
+    r"""Names of the groups that are `\d{n,m}` and nothing else, and surely a 64-bit number."""
+    found = re.findall(r"\(\?P<(\w+)>\\d\{(?:\d+,)?(\d+)\}\)", pattern.pattern)
+    return frozenset(name for name, most in found if int(most) <= _SURE_DIGITS)
+
+
+def needs_of(pattern: re.Pattern[str]) -> list[frozenset[str]]:
+    """Literals that a text must have for the pattern to match: of each set at least one."""
+    return _needs(_parser.parse(pattern.pattern, pattern.flags))
+
+
+def _needs(items: Iterable[Any]) -> list[frozenset[str]]:
+    needs, run = list[frozenset[str]](), ""
+    for operator, argument in [*items, (None, None)]:
+        if operator is _constants.LITERAL:
+            run += chr(argument)
+            continue
+        if run:
+            needs.append(frozenset((run,)))
+            run = ""
+        if operator is _constants.SUBPATTERN:
+            needs += _needs(argument[3])
+        elif operator is _constants.MAX_REPEAT and argument[0] > 0:
+            needs += _needs(argument[2])
+        elif operator is _constants.BRANCH:
+            branches = [_needs(branch) for branch in argument[1]]
+            if all(branches):
+                # Of each branch its longest literal will do.
+                needs.append(frozenset(max((min(x, key=len) for x in branch), key=len) for branch in branches))
+    return needs
+
+
 def words(text: str) -> list[bytes]:
     """The words (letters, digits, underscores, anything outside ASCII) of a text, in order."""
     return text.encode("utf-8", "surrogatepass").translate(_WORD_BYTES).split()
@@ -104,31 +143,43 @@ def without_digits(text: str) -> str:
 class HintIndex:
     """Answers which numbered entries have a hint in a text."""
 
-    def __init__(self, hints: Iterable[tuple[str, int]], parts: Iterable[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self, hints: Iterable[tuple[str, int]], parts: Iterable[tuple[str, int]] = (),
+        heads: Iterable[tuple[str, int]] = (),
+    ) -> None:  # fmt: skip
         """Take pairs of literal and entry number: hints start and end at word edges, parts may stand inside words.
 
-        Each part costs a search of every line, so there are to be few. Raises ValueError for a hint without a word.
+        Heads are hints of lines after which further lines matter. Each part costs a search of every line, so there are
+        to be few. Raises ValueError for a hint without a word.
         """
-        entries, inside = _numbers_by_text(hints), _numbers_by_text(parts)
+        heads = list(heads)
+        hints = list(hints)
+        entries, inside = _numbers_by_text([*hints, *heads]), _numbers_by_text(parts)
+        self._head_keys = frozenset(key_of(hint) for hint, _ in heads)
         by_key: dict[bytes, list[tuple[bytes, tuple[int, ...]]]] = defaultdict(list)
         for hint, numbers in entries.items():
             by_key[key_of(hint)].append((hint.encode(), numbers))
         self._by_key = dict(by_key)
         self._keys = frozenset(by_key)
         self._parts = [(part.encode(), numbers) for part, numbers in inside.items()]
-        self.hints = frozenset(entries) | frozenset(inside)
-        self._shapes = [(without_digits(text), numbers) for text, numbers in {**entries, **inside}.items()]
+        self.hints = frozenset(hint for hint, _ in hints) | frozenset(inside)
+        self._shapes = [(_shape_words(key_of(text)), without_digits(text), at) for text, at in entries.items()]
+        self._shapes += [(frozenset(), without_digits(text), at) for text, at in inside.items()]
 
     def hit(self, text: str) -> bool:
         """Whether any hint can be in the text. False is sure for text with its prefixes on; True may be wrong."""
+        return self.look(text) > 0
+
+    def look(self, text: str) -> int:
+        """0 where no hint is in the text (that is sure for text with its prefixes on), 2 where one of a head may be."""
         data = text.encode("utf-8", "surrogatepass")
-        if not self._keys.isdisjoint(data.translate(_WORD_BYTES).split()):
-            return True
+        found = data.translate(_WORD_BYTES).split()
+        if not self._keys.isdisjoint(found):
+            return 1 if self._head_keys.isdisjoint(found) and not is_hiding(data) else 2
         for part, _ in self._parts:
             if part in data:
-                return True
-        # Colours and JSON escapes glue letters to the first word of what they wrap.
-        return "\x1b" in text or text.startswith("{")
+                return 1
+        return 2 if is_hiding(data) else 0
 
     def candidates(self, data: bytes) -> list[int]:
         """Numbers of the entries with a hint in a text (as UTF-8), ascending."""
@@ -146,11 +197,24 @@ class HintIndex:
 
     def candidates_of_shape(self, shape: str) -> list[int]:
         """Numbers of all entries with a hint in any text that is `shape` once its digits are taken out, and more."""
-        numbers: set[int] = set()
-        for without_digits, entries in self._shapes:
-            if without_digits in shape:
+        numbers, found = set[int](), _shape_words(shape.encode("utf-8", "surrogatepass"))
+        for key, literal, entries in self._shapes:
+            if key <= found and literal in shape:
                 numbers.update(entries)
         return sorted(numbers)
+
+
+def _shape_words(text: bytes) -> frozenset[bytes]:
+    """The words of a text without its digits."""
+    return frozenset(text.translate(_WORD_BYTES, b"0123456789").split())
+
+
+def is_hiding(data: bytes) -> bool:
+    """Whether words of a line may be glued to what wraps them."""
+    # Any of HIDING; most lines have no quote.
+    if b'"' in data and (b'{"' in data or b'msg="' in data):
+        return True
+    return b"\x1b" in data or b"#01" in data or b"#03" in data or data[:1] == b"{"
 
 
 def _numbers_by_text(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
@@ -173,16 +237,22 @@ class PrefixEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     after: Literal["stamp"] | None = None
     stamp: bool = False
     fraction: Literal["keep", "drop"] = "keep"
+    inside: list[str] = []
 
 
 class JsonKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys of a line that is one JSON object, by what they hold; the first key that is there counts."""
+    """The keys of a line that is one JSON object, by what they hold; the first key with a value of the kind counts."""
 
     text: list[str]
     time: list[str]
     node: list[str]
     process: list[str]
     pid: list[str]
+    pod: list[str]
+    rank: list[str]
+    local_rank: list[str]
+    exception: list[str]
+    partial: list[str]
     realtime_us: list[str]
     boot_us: list[str]
 
@@ -190,6 +260,8 @@ class JsonKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class _PrefixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prefix: list[PrefixEntry]
     ansi: str = ""
+    cri: str = ""
+    repeated: str = ""
     json: JsonKeys | None = None
 
 
@@ -203,10 +275,12 @@ class Prefix(NamedTuple):
 
 
 class Prefixes(NamedTuple):
-    """All prefixes in the order in which they are tried, the colour escapes, and the JSON keys."""
+    """All prefixes in the order in which they are tried, and what else stands around the text of a line."""
 
     prefixes: tuple[Prefix, ...]
     ansi: re.Pattern[str]
+    cri: re.Pattern[str]
+    repeated: re.Pattern[str]
     json: JsonKeys
 
 
@@ -215,11 +289,13 @@ def load_prefixes() -> Prefixes:
     """Stamps, then wrappers; raises SignalFileError for a wrong file."""
     contents = pattern_files()
     stamps, wrappers = (_read_prefixes(name, contents) for name in ("stamps", "wrappers"))
-    if wrappers.json is None or not wrappers.ansi:
-        raise SignalFileError("wrappers.toml: ansi and [json] are needed")
+    if wrappers.json is None or not (wrappers.ansi and wrappers.cri and wrappers.repeated):
+        raise SignalFileError("wrappers.toml: ansi, cri, repeated and [json] are needed")
     return Prefixes(
         tuple(_compile_prefix(entry) for file in (stamps, wrappers) for entry in file.prefix),
         compile_pattern("wrappers.toml: ansi", wrappers.ansi),
+        compile_pattern("wrappers.toml: cri", wrappers.cri),
+        compile_pattern("wrappers.toml: repeated", wrappers.repeated),
         wrappers.json,
     )
 

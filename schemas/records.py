@@ -14,6 +14,7 @@ from schemas.vocabulary import (
     EdgeOrder,
     IncidentSeverity,
     IncidentState,
+    Inferred,
     Interruption,
     Phase,
     Quality,
@@ -105,7 +106,10 @@ class RawBatch(Record, frozen=True, kw_only=True, tag="raw_batch"):
     """Lines of all sources of one reporter, in the order read. May be empty (only clock samples or gaps).
 
     `source_attributes` says once per source what holds for all its lines: `kind` (kernel, application, service),
-    `node` (subject, where it is not the reporter), `job.id`, `job.attempt`, `rank`, `time.zone` (+02:00), `time.year`.
+    `node` (subject, where it is not the reporter), `job.id`, `job.attempt`, `job.undated` (true: no line of it tells a
+    time), `rank`, `time.zone` (+02:00), `time.year`, and what was inferred of its time (`pipeline.core.dating`):
+    `time.inferred` (of year, zone, boot), `time.near` and `time.spread` (s), `time.zones` (others that are possible),
+    `time.boot` (boot clock, wall clock and bound, in ns).
     """
 
     run: Run
@@ -362,6 +366,35 @@ class Entity(Part, frozen=True, kw_only=True):
     process_group: str | None = None
 
 
+class Printer(Part, frozen=True, kw_only=True):
+    """Who printed a line, as far as its prefixes say; a line may speak of others.
+
+    `cuda_dev` counts within what the process sees. `task` is srun's label: a rank, or the number of a node.
+    `group_rank` is the rank inside `process_group`. `node_of_source`, `rank_of_source`: no prefix says `node` or
+    `rank`, but the line's source is of that one.
+    """
+
+    node: str | None = None
+    pod: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    pid: int | None = None
+    cuda_dev: int | None = None
+    task: int | None = None
+    process_group: str | None = None
+    group_rank: int | None = None
+    node_of_source: bool = False
+    rank_of_source: bool = False
+
+
+class ClockStamp(Part, frozen=True, kw_only=True):
+    """A reading of a named clock: somewhere in [raw_ns, raw_ns + resolution_ns]."""
+
+    clock_id: str
+    raw_ns: int
+    resolution_ns: int = 0
+
+
 class Event(Part, frozen=True, kw_only=True):
     """One line that means something. `count` identical lines of one second are one event, the last of them at `until`.
 
@@ -369,7 +402,8 @@ class Event(Part, frozen=True, kw_only=True):
 
     `lo_unix_nano` and `hi_unix_nano` bound the reference time. The line was written somewhere in
     [raw_ns, raw_ns + resolution_ns] on clock `clock_id`; readings of one clock compare exactly. Two lines of one
-    source and generation are ordered by `offset`.
+    source and generation are ordered by `offset`. `kernel` is the kernel's own stamp of the line, where there is one
+    beside. `inferred` names what of the time nobody states.
     """
 
     event_id: str
@@ -394,11 +428,14 @@ class Event(Part, frozen=True, kw_only=True):
     clock_epoch: int = 0
     reference_broker: int | None = None
     quality: Quality = "none"
+    kernel: ClockStamp | None = None
+    inferred: list[Inferred] = []
     severity: Severity = "info"
     label: str = ""
     role: Role = "context"
     scope: str = ""
     subject: Entity = Entity()
+    printer: Printer = Printer()
     attributes: dict[str, str] = {}
     count: int = 1
     alerts: bool = True

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Final, Protocol
 
+from schemas.matching import HIDING
 from schemas.signals import SignalSet
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -91,7 +92,10 @@ class _Fast:
         literals = [re.escape(hint.encode()) for hint in (*marks, *others)]
         self._first = len(marks)
         # Colours and the escapes of JSON hide literals: such lines are looked at one by one.
-        self._search = Search([*literals, rb"\x1b", rb"^\{"])
+        hiding = [re.escape(literal) for literal in HIDING]
+        # Words that begin a document are often short, and those of split lines shorter.
+        opening = [rb"\b%s\b" % re.escape(hint.encode()) for hint in sorted(signals.opening_hints)]
+        self._search = Search([*literals, *opening, *hiding, rb"^\{"])
 
     def select(self, block: bytes) -> list[Span]:
         ends, mark_ends, first = list[int](), list[int](), self._first

@@ -7,18 +7,32 @@ file the specific signal stands above the general one.
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from schemas.matching import HintIndex, SignalFileError, compile_pattern, digest, parse_toml, pattern_files
+from schemas.decoders import DECODERS
+from schemas.documents import opening_hints, opens
+from schemas.matching import (
+    HintIndex,
+    SignalFileError,
+    compile_pattern,
+    digest,
+    digit_groups,
+    is_hiding,
+    needs_of,
+    parse_toml,
+    pattern_files,
+    without_digits,
+)
 from schemas.records import Entity
 from schemas.values import CONVERTERS
 from schemas.vocabulary import LABELS, SCOPES, Role, Severity
 
-NOT_SIGNAL_FILES: Final = frozenset({"wrappers", "stamps", "xid"})
+NOT_SIGNAL_FILES: Final = frozenset({"wrappers", "stamps", "documents", "xid", "sxid", "nvlink4", "nvlink5"})
 # Only so much of a very long body is searched: its head and its tail. Keeps every pattern cheap on hostile input.
 HEAD_CHARS: Final = 4096
 TAIL_CHARS: Final = 2048
@@ -59,6 +73,10 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `versions`: releases of the emitter that print it. `status`: stable where the text was read in the emitter's source,
     its documentation or real logs; experimental where it was inferred; deprecated where no supported release prints it.
     `references` add to those of the file. `sampled`: a mark of progress, of which some do.
+    `details` are searched behind what `pattern` found, and each one that fits adds its groups; `decode` names what
+    works further attributes out of them (`schemas/decoders.py`).
+    A line that `takes` a block says of it whether only one writer prints such records into a file (`alone`), and
+    whether further lines take the same block (`repeats`).
     """
 
     id: str
@@ -69,6 +87,8 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hints: list[str] = []
     parts: list[str] = []
     pattern: str | list[str]
+    details: list[str] = []
+    decode: str = ""
     role: Role
     scope: str
     severity: Severity
@@ -81,6 +101,8 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     carries: str | None = None
     keeps: bool = False
     takes: str | None = None
+    alone: bool = False
+    repeats: bool = False
     one_per_second: bool = False
     sampled: bool = False
     by: dict[str, dict[str, Override]] = {}
@@ -94,6 +116,11 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The pattern or patterns, in the order in which they are tried."""
         return [self.pattern] if isinstance(self.pattern, str) else self.pattern
 
+    @property
+    def decoded(self) -> tuple[str, ...]:
+        """The attributes that `decode` may add."""
+        return DECODERS[self.decode].names if self.decode else ()
+
 
 class SignalFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All signals of one emitter."""
@@ -105,39 +132,90 @@ class SignalFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signal: list[Signal]
 
 
-class Match(Struct, frozen=True, kw_only=True):
-    """What a body means.
+class Match(Struct, frozen=True):
+    """What a body means: the signal that reads it, and what its attributes make of role, label, severity and scope.
 
     With `carries` its attributes are kept for a later line that `takes`; it is an event itself only if it `keeps`.
     """
 
-    signal: str
-    event: str
+    by: Signal
     role: Role
     label: str
     severity: Severity
     scope: str
     attributes: dict[str, str]
     subject: Entity
-    placement: bool = False
-    carries: str | None = None
-    keeps: bool = False
-    takes: str | None = None
-    one_per_second: bool = False
+
+    @property
+    def signal(self) -> str:
+        """Id of the signal."""
+        return self.by.id
+
+    @property
+    def event(self) -> str:
+        """Name of the event."""
+        return self.by.event
+
+    @property
+    def placement(self) -> bool:
+        """Whether it says who runs where."""
+        return self.by.placement
+
+    @property
+    def carries(self) -> str | None:
+        """The block to which its attributes belong."""
+        return self.by.carries
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it is an event although it carries."""
+        return self.by.keeps
+
+    @property
+    def takes(self) -> str | None:
+        """The block that it ends."""
+        return self.by.takes
+
+    @property
+    def one_per_second(self) -> bool:
+        """Whether one of its lines per second says as much as many."""
+        return self.by.one_per_second
+
+
+# What lines with a hint and no match are counted under.
+NEAR_MISS: Final = Signal(
+    id="unmatched.near_miss", event="unmatched.near_miss", pattern="", role="noise", scope="node", severity="trace",
+    label="", matches=[], misses=[],
+)  # fmt: skip
+
+
+# A group of a pattern: its place, the name of its attribute, how it is written, and whether it is digits, which are
+# written as they are unless they begin with a zero.
+_Group = tuple[int, str, Callable[[str], str], bool]
 
 
 class _Search(NamedTuple):
     """One pattern of a signal: where its groups are, what they are called, and how they are written."""
 
     search: Callable[[str], re.Match[str] | None]
-    groups: tuple[tuple[int, str, Callable[[str], str]], ...]
+    groups: tuple[_Group, ...]
+
+
+class _Detail(NamedTuple):
+    """As `_Search`, from a place in the body on. `needs`: of each set one literal is in every body that it fits."""
+
+    needs: list[frozenset[str]]
+    search: Callable[[str, int], re.Match[str] | None]
+    groups: tuple[_Group, ...]
 
 
 class _Compiled(NamedTuple):
     signal: Signal
     searches: tuple[_Search, ...]
+    details: tuple[_Detail, ...]
     literals: tuple[str, ...]
     overrides: tuple[tuple[str, Mapping[str, Override]], ...]
+    subject: tuple[tuple[str, str, bool], ...]
 
 
 # Signals that a body may match, in the order in which they are tried.
@@ -147,29 +225,42 @@ Candidates = tuple[_Compiled, ...]
 class SignalSet:
     """All signals, compiled. Immutable and safe to share between threads."""
 
-    def __init__(self, contents: Mapping[str, bytes]) -> None:
-        """Compile the contents of signal files by name; raises SignalFileError that names file, signal and field."""
+    def __init__(self, contents: Mapping[str, bytes], *, shipped: bool = False) -> None:
+        """Take signal files by name; raises SignalFileError that names file, signal and field.
+
+        Of `shipped` files (which the tests have compiled) a signal is compiled when it is first needed.
+        """
         read = [_read(name, content) for name, content in contents.items() if name not in NOT_SIGNAL_FILES]
-        tables = {name: contents[name] for name in NOT_SIGNAL_FILES if name in contents}
         read = _with_site(read)
-        self._compiled = [_compile(name, signal, tables) for name, file in read for signal in file.signal]
-        _refuse_duplicates(self._compiled)
+        self._tables = {name: contents[name] for name in NOT_SIGNAL_FILES if name in contents}
+        self._places = [name for name, file in read for _ in file.signal]
+        self.signals = [signal for _, file in read for signal in file.signal]
+        _refuse_duplicates(self.signals)
+        self._entries: list[_Compiled | None] = [None] * len(self.signals)
+        for number, name in enumerate(self._places):
+            if not shipped or name.startswith(SITE):
+                self._entry(number)
         self._index = HintIndex(
-            ((hint, number) for number, entry in enumerate(self._compiled) for hint in entry.signal.hints),
-            ((part, number) for number, entry in enumerate(self._compiled) for part in entry.signal.parts),
+            ((hint, number) for number, signal in enumerate(self.signals) for hint in signal.hints),
+            ((part, number) for number, signal in enumerate(self.signals) for part in signal.parts),
+            ((hint, len(self.signals)) for hint in opening_hints()),
         )
-        others = [entry.signal for entry in self._compiled if not entry.signal.sampled and entry.signal.role != "noise"]
+        self.opening_hints = frozenset(opening_hints())
+        others = [signal for signal in self.signals if not signal.sampled and signal.role != "noise"]
         self.line_hints = frozenset(hint for signal in others for hint in (*signal.hints, *signal.parts))
-        marks = [entry.signal for entry in self._compiled if entry.signal.sampled]
-        self.mark_hints = frozenset(hint for signal in marks for hint in signal.hints) - self.line_hints
-        self._subjects = {entry.signal.id: entry.signal.subject for entry in self._compiled}
+        marks = [signal for signal in self.signals if signal.sampled]
+        self.mark_hints = frozenset(h for signal in marks for h in (*signal.hints, *signal.parts)) - self.line_hints
+        taking = [signal for signal in self.signals if signal.takes]
+        self.alone = frozenset(signal.takes for signal in taking if signal.alone)
+        self.repeated = frozenset(signal.takes for signal in taking if signal.repeats)
         self.files: Mapping[str, SignalFile] = dict(read)
         self.digest = digest(contents)
 
-    @property
-    def signals(self) -> list[Signal]:
-        """All signals in the order in which they are tried."""
-        return [entry.signal for entry in self._compiled]
+    def _entry(self, number: int) -> _Compiled:
+        entry = self._entries[number]
+        if entry is None:
+            entry = self._entries[number] = _compile(self._places[number], self.signals[number], self._tables)
+        return entry
 
     @property
     def hints(self) -> frozenset[str]:
@@ -180,13 +271,19 @@ class SignalSet:
         """Whether a line, prefixes and all, can match: False is sure, True is worth a parse."""
         return self._index.hit(text)
 
+    def look(self, text: str) -> int:
+        """As `hit`: 0 where it cannot; 2 where further lines may hang on it (see `opens`), else 1."""
+        return self._index.look(text)
+
     def worth(self, line: bytes) -> Literal["nothing", "mark", "line"]:
         """What a line, prefixes and all, is worth: nothing, a look as a mark of progress, or a look."""
-        if line[:1] == b"{" or b"\x1b" in line:
+        if is_hiding(line):
             return "line"
         worth: Literal["nothing", "mark", "line"] = "nothing"
         for number in self._index.candidates(line):
-            signal = self._compiled[number].signal
+            if number == len(self.signals):
+                return "line" if opens(line) else worth
+            signal = self.signals[number]
             if not signal.sampled and signal.role != "noise":
                 return "line"
             worth = "mark" if signal.sampled else worth
@@ -194,29 +291,47 @@ class SignalSet:
 
     def match(self, body: str) -> Match | None:
         """What a body means, or None. Takes the text after prefixes and stamps (`pipeline.core.parse`)."""
-        numbers = self._index.candidates(body.encode("utf-8", "surrogatepass"))
-        return self.match_among(tuple([self._compiled[number] for number in numbers]), body) if numbers else None
+        numbers = self._numbers(body)
+        return self.match_among(tuple([self._entry(number) for number in numbers]), body) if numbers else None
 
     def candidates(self, body: str) -> list[Signal]:
         """The signals of which a hint is in a body, in the order in which they are tried."""
-        return [self._compiled[n].signal for n in self._index.candidates(body.encode("utf-8", "surrogatepass"))]
+        return [self.signals[number] for number in self._numbers(body)]
+
+    def near_miss(self, body: str) -> Match | None:
+        """Of a body that no signal matches: the first signal whose hint is in it, if any. Patterns rot."""
+        near = next((signal for signal in self.candidates(body) if signal.role != "noise" and not signal.sampled), None)
+        if near is None:
+            return None
+        hint = next(literal for literal in (*near.hints, *near.parts) if literal in body)
+        return Match(NEAR_MISS, "noise", "", "trace", near.scope, {"signal": near.id, "hint": hint}, NOBODY)
 
     def candidates_of_shape(self, shape: str) -> Candidates:
         """All signals that can match any line that is `shape` once its digits are taken out."""
-        return tuple(self._compiled[number] for number in self._index.candidates_of_shape(shape))
+        count = len(self.signals)
+        numbers = self._index.candidates_of_shape(shape)
+        return tuple(_of_shape(self._entry(number), shape) for number in numbers if number < count)
+
+    def _numbers(self, body: str) -> list[int]:
+        numbers = self._index.candidates(body.encode("utf-8", "surrogatepass"))
+        if numbers and numbers[-1] == len(self.signals):
+            numbers.pop()
+        return numbers
 
     def match_among(self, candidates: Candidates, body: str) -> Match | None:
         """What a body means, or None, where only these signals come into question."""
         if len(body) > HEAD_CHARS + TAIL_CHARS:
             body = f"{body[:HEAD_CHARS]}\n{body[-TAIL_CHARS:]}"
         for entry in candidates:
+            for literal in entry.literals:
+                if literal in body:
+                    break
+            else:
+                continue
             for search, groups in entry.searches:
                 found = search(body)
-                if found is None:
-                    continue
-                for literal in entry.literals:
-                    if literal in body:
-                        return _describe(entry, groups, found)
+                if found is not None:
+                    return _describe(entry, groups, found)
         return None
 
     def completed(self, match: Match, carried: Mapping[str, str]) -> Match:
@@ -224,76 +339,94 @@ class SignalSet:
         if not carried:
             return match
         merged = {**carried, **match.attributes}
-        subject = _subject(self._subjects[match.signal], merged)
+        subject = _entity(_wanted(match.by.subject), merged)
         return msgspec.structs.replace(match, attributes=merged, subject=subject)
 
 
 @lru_cache(maxsize=1)
 def load() -> SignalSet:
     """The signals of this release, compiled once per process."""
-    return SignalSet(pattern_files())
+    return SignalSet(pattern_files(), shipped=True)
 
 
 def _with_site(read: list[tuple[str, SignalFile]]) -> list[tuple[str, SignalFile]]:
     """The files in the order in which they are tried: a site's own first; what they name anew is not the release's."""
     own = {signal.id for name, file in read for signal in file.signal if name.startswith(SITE)}
     kept = [
-        (name, file)
-        if name.startswith(SITE)
-        else (name, msgspec.structs.replace(file, signal=[signal for signal in file.signal if signal.id not in own]))
+        (
+            name,
+            file
+            if name.startswith(SITE)
+            else msgspec.structs.replace(file, signal=[s for s in file.signal if s.id not in own]),
+        )
         for name, file in read
     ]
     return sorted(kept, key=lambda pair: (not pair[0].startswith(SITE), pair[1].order, pair[0]))
 
 
-def _describe(
-    entry: _Compiled, groups: tuple[tuple[int, str, Callable[[str], str]], ...], found: re.Match[str]
-) -> Match:
-    signal = entry.signal
-    values = found.groups()
-    attributes = dict(signal.sets)
-    for at, name, convert in groups:
+def _add_details(attributes: dict[str, str], details: tuple[_Detail, ...], found: re.Match[str]) -> None:
+    for _, search, names in details:
+        more = search(found.string, found.end())
+        if more is None:
+            continue
+        for at, name, convert, _ in names:
+            value = more[at + 1]
+            with suppress(ValueError):
+                if value is not None and (value := convert(value)):
+                    attributes[name] = value
+
+
+def _of_shape(entry: _Compiled, shape: str) -> _Compiled:
+    """The entry without the details that no line of the shape can have."""
+    if not entry.details:
+        return entry
+    possible = (d for d in entry.details if all(any(without_digits(x) in shape for x in need) for need in d.needs))
+    return entry._replace(details=tuple(possible))
+
+
+def _describe(entry: _Compiled, groups: tuple[_Group, ...], found: re.Match[str]) -> Match:
+    signal, values = entry.signal, found.groups()
+    attributes = signal.sets.copy()
+    for at, name, convert, is_number in groups:
         value = values[at]
-        if value is None:
+        if not value:
             continue
-        try:
-            value = convert(value)
-        except ValueError:
-            continue
-        if value:
-            attributes[name] = value
+        if not is_number or value[0] == "0":
+            try:
+                value = convert(value)
+            except ValueError:
+                continue
+            if not value:
+                continue
+        attributes[name] = value
+    if entry.details:
+        _add_details(attributes, entry.details, found)
+    if signal.decode:
+        attributes.update(DECODERS[signal.decode].decode(attributes))
+    subject = _entity(entry.subject, attributes) if entry.subject else NOBODY
     role, label, severity, scope = signal.role, signal.label, signal.severity, signal.scope
     for name, changes in entry.overrides:
-        change = changes.get(attributes.get(name, ""))
+        value = attributes.get(name)
+        change = changes.get(value) if value is not None else None
         if change is not None:
             role = change.role or role
             label = change.label or label
             severity = change.severity or severity
             scope = change.scope or scope
-    return Match(
-        signal=signal.id,
-        event=signal.event,
-        role=role,
-        label=label,
-        severity=severity,
-        scope=scope,
-        attributes=attributes,
-        subject=_subject(signal.subject, attributes) if signal.subject else NOBODY,
-        placement=signal.placement,
-        carries=signal.carries,
-        keeps=signal.keeps,
-        takes=signal.takes,
-        one_per_second=signal.one_per_second,
-    )
+    return Match(signal, role, label, severity, scope, attributes, subject)
 
 
-def _subject(wanted: Mapping[str, str], attributes: Mapping[str, str]) -> Entity:
+def _entity(wanted: tuple[tuple[str, str, bool], ...], attributes: Mapping[str, str]) -> Entity:
     fields: dict[str, Any] = {}
-    for name, attribute in wanted.items():
+    for name, attribute, is_number in wanted:
         value = attributes.get(attribute)
         if value is not None:
-            fields[name] = int(value) if name in _INT_FIELDS else value
+            fields[name] = int(value) if is_number else value
     return Entity(**fields)
+
+
+def _wanted(subject: Mapping[str, str]) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((name, attribute, name in _INT_FIELDS) for name, attribute in subject.items())
 
 
 def _read(name: str, content: bytes) -> tuple[str, SignalFile]:
@@ -315,26 +448,34 @@ def _signal_id(raw: dict[str, Any], message: str) -> str:
 def _compile(name: str, signal: Signal, tables: Mapping[str, bytes]) -> _Compiled:
     where = f"{name}.toml: signal {signal.id}"
     patterns = [compile_pattern(f"{where}: pattern", pattern) for pattern in signal.patterns]
-    overrides: dict[str, dict[str, Override]] = {attribute: dict(values) for attribute, values in signal.by.items()}
+    details = [compile_pattern(f"{where}: details", pattern) for pattern in signal.details]
+    if signal.decode and signal.decode not in DECODERS:
+        raise SignalFileError(f"{where}: decode: unknown {signal.decode}; use one of {sorted(DECODERS)}")
+    # Tables first: what the signal itself says of an attribute has the last word.
+    overrides: dict[str, dict[str, Override]] = {}
     for attribute, table in signal.by_table.items():
         if table not in tables:
             raise SignalFileError(f"{where}: by_table.{attribute}: no file {table}.toml; have {sorted(tables)}")
         rows = msgspec.convert(parse_toml(table, tables[table]), dict[str, Override])
-        overrides[attribute] = {**rows, **overrides.get(attribute, {})}
-    _check_names(where, signal, {group for pattern in patterns for group in pattern.groupindex}, overrides)
+        overrides[attribute] = rows
+    for attribute, values in signal.by.items():
+        overrides[attribute] = {**overrides.get(attribute, {}), **values}
+    _check_names(where, signal, {group for pattern in patterns + details for group in pattern.groupindex}, overrides)
     _check_words(where, signal, overrides)
     return _Compiled(
         signal,
         tuple(_Search(pattern.search, _groups(signal, pattern)) for pattern in patterns),
+        tuple(_Detail(needs_of(pattern), pattern.search, _groups(signal, pattern)) for pattern in details),
         (*signal.hints, *signal.parts),
         tuple(overrides.items()),
+        _wanted(signal.subject),
     )
 
 
-def _groups(signal: Signal, pattern: re.Pattern[str]) -> tuple[tuple[int, str, Callable[[str], str]], ...]:
-    places = pattern.groupindex
+def _groups(signal: Signal, pattern: re.Pattern[str]) -> tuple[_Group, ...]:
+    places, digits = pattern.groupindex, digit_groups(pattern)
     return tuple(
-        (places[group] - 1, signal.renames.get(group, group), CONVERTERS[kind])
+        (places[group] - 1, signal.renames.get(group, group), CONVERTERS[kind], kind == "int" and group in digits)
         for group, kind in signal.types.items()
         if group in places
     )
@@ -354,7 +495,7 @@ def _check_names(where: str, signal: Signal, groups: set[str], overrides: Mappin
     # A line that takes a block may name what the block brings.
     if signal.takes is None:
         missing = (set(signal.subject.values()) | set(overrides)) - groups
-        missing -= set(signal.sets) | set(signal.renames.values())
+        missing -= set(signal.sets) | set(signal.renames.values()) | set(signal.decoded)
         if missing:
             raise SignalFileError(f"{where}: subject/by: no attribute {sorted(missing)} in the pattern or in sets")
 
@@ -373,9 +514,9 @@ def _check_words(where: str, signal: Signal, overrides: Mapping[str, Mapping[str
         raise SignalFileError(f"{where}: matches/misses: at least one match and two near misses are needed")
 
 
-def _refuse_duplicates(entries: list[_Compiled]) -> None:
+def _refuse_duplicates(signals: list[Signal]) -> None:
     seen: set[str] = set()
-    for entry in entries:
-        if entry.signal.id in seen:
-            raise SignalFileError(f"signal {entry.signal.id}: id: used twice")
-        seen.add(entry.signal.id)
+    for signal in signals:
+        if signal.id in seen:
+            raise SignalFileError(f"signal {signal.id}: id: used twice")
+        seen.add(signal.id)

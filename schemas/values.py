@@ -46,6 +46,12 @@ def _aer(text: str) -> str:
     return "nonfatal" if "Non-Fatal" in text else "fatal"
 
 
+def _requester(text: str) -> str:
+    """A PCI requester id (bus, device, function in 16 bits) as 0000:bb:dd.f; nothing where it is zero."""
+    number = int(text, 16)
+    return f"0000:{number >> 8 & 0xFF:02x}:{number >> 3 & 0x1F:02x}.{number & 7}" if number else ""
+
+
 def _oom(text: str) -> str:
     return "memcg" if text.startswith("Memory cgroup") else "global"
 
@@ -56,7 +62,9 @@ def _lower(text: str) -> str:
 
 def _number(text: str) -> str:
     """A decimal number as it is written; raises ValueError for anything else."""
-    text = text.strip().replace(",", "")
+    text = text.strip()
+    if "," in text:
+        text = text.replace(",", "")
     float(text)
     return text
 
@@ -73,6 +81,7 @@ CONVERTERS: Final[dict[str, Callable[[str], str]]] = {
     "process": _process,
     "pci": pci,
     "busid": busid,
+    "requester": _requester,
     "lower": _lower,
     "text": str.strip,
     "hex": _hexadecimal,

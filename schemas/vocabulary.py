@@ -4,6 +4,8 @@ from typing import Final, Literal, get_args
 
 Run = Literal["live", "replay", "drill", "post_mortem"]
 Quality = Literal["good", "holdover", "stepped", "none"]
+# What of an event's time nobody states: it was inferred from neighbours.
+Inferred = Literal["year", "date", "zone", "boot"]
 Severity = Literal["trace", "debug", "info", "warning", "error", "critical", "fatal"]
 Role = Literal["cause", "intermediate", "symptom", "context", "noise"]
 Order = Literal["before", "after", "concurrent"]

@@ -10,8 +10,9 @@ _MAX_ZONE_HOURS: Final = 14
 def stated(kind: str, attributes: Mapping[str, str], zone: str | None) -> dict[str, str]:
     """The attributes that go with the lines. `zone` is this host's, for stamps of which the settings say none."""
     said = {"kind": kind, **attributes}
-    if zone is not None:
-        said.setdefault("time.zone", zone)
+    if zone is not None and "time.zone" not in said:
+        # A container may keep another zone than its host: what follows of the lines themselves may correct it.
+        said |= {"time.zone": zone, "time.inferred": "zone"}
     return said
 
 

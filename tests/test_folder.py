@@ -265,7 +265,6 @@ def test_a_path_that_is_not_there_is_unreadable(tmp_path: Path) -> None:
         ("dump.json", b'{"entries": [], "pg_config": {}}'),
         ("state.json", b'{"a": 1}'),
         ("dump.pkl", b"\x80\x04\x95" + bytes(50)),
-        ("smi.txt", b"==============NVSMI LOG==============\n"),
     ],
 )
 def test_a_file_of_a_kind_that_is_not_read_is_named_in_the_gaps(tmp_path: Path, name: str, content: bytes) -> None:
@@ -353,6 +352,8 @@ def test_two_attempts_in_one_folder_are_two_stories(tmp_path: Path) -> None:
 def test_stamps_without_a_year_that_nothing_gives_are_said_once_with_the_way_out(tmp_path: Path) -> None:
     kern = "Mar  4 05:06:07 {} kernel: " + XID + "\n"
     logs = _write(tmp_path, {f"{name}/kern.log": kern.format(name) for name in ("alpha", "beta")})
+    for name in ("alpha", "beta"):
+        os.utime(logs / name / "kern.log", (0, 0))
     (gap,) = plan([logs]).gaps
     assert gap.source == "alpha/kern.log"
     assert "times (and of 1 more) not known" in gap.reason
@@ -360,6 +361,52 @@ def test_stamps_without_a_year_that_nothing_gives_are_said_once_with_the_way_out
 
     _write(tmp_path, {"rootrank.toml": "year = 2026\n"})
     assert plan([logs]).gaps == []
+
+
+def test_the_year_of_when_a_file_was_written_is_the_last_hint_and_is_said_once(tmp_path: Path) -> None:
+    kern = "Mar  4 05:06:07 {} kernel: " + XID + "\n"
+    logs = _write(tmp_path, {f"{name}/kern.log": kern.format(name) for name in ("alpha", "beta")})
+    for name in ("alpha", "beta"):
+        os.utime(logs / name / "kern.log", (1_772_700_000, 1_772_700_000))  # 2026-03-05
+    found = plan([logs])
+    (gap,) = found.gaps
+    assert "the times (and of 1 more); by when the file was last written they begin on 2026-03-04" in gap.reason
+    assert "`year = YYYY` into rootrank.toml" in gap.reason
+    attributes = _node(found, "beta").sources[0].attributes
+    assert (attributes["time.year"], attributes["time.inferred"]) == ("2026", "year,zone")
+    (incident,) = diagnose([logs]).incidents[:1]
+    assert (incident.started_at or "").startswith("2026-03-04T05:06:07")
+
+
+def test_a_date_at_the_end_of_a_long_file_is_seen(tmp_path: Path) -> None:
+    long = "Dec 31 23:59:58 gx-01 app: x\n" * 3_000 + "[rank0]:   time      : 2027-01-01_00:00:03\n"
+    found = plan([_write(tmp_path, {"gx-01/rank0.log": long})])
+    assert _node(found, "gx-01").sources[0].attributes["time.year"] == "2026"
+
+
+def test_the_zone_comes_from_a_line_that_stands_in_two_files_of_a_node(tmp_path: Path) -> None:
+    kern = "2026-03-04T05:06:07.100000+08:00 gx-01 kernel: " + XID + "\n"
+    logs = _write(tmp_path, {"gx-01/journal.log": kern, "gx-01/syslog": f"Mar  4 05:06:07 gx-01 kernel: {XID}\n"})
+    sources = {source.name: source for source in _node(plan([logs]), "gx-01").sources}
+    assert sources["gx-01/syslog"].attributes["time.zone"] == "+08:00"
+    assert sources["gx-01/syslog"].attributes["time.inferred"] == "year,zone"
+
+
+def test_bare_kernel_stamps_are_placed_by_lines_that_show_both_clocks(tmp_path: Path) -> None:
+    lines = [f"2026-03-04T05:06:{second:02}.5+00:00 gx-01 kernel: [  {100 + second}.400000] x" for second in (5, 7)]
+    logs = _write(tmp_path, {"gx-01/dmesg.log": f"[  110.000000] {XID}\n", "gx-01/kern.log": "\n".join(lines)})
+    (incident,) = diagnose([logs]).incidents
+    assert (incident.started_at or "").startswith("2026-03-04T05:06:10")
+
+
+def test_a_kernel_log_with_times_is_of_a_job_whose_lines_have_none(tmp_path: Path) -> None:
+    logs = _write(_two_nodes(tmp_path), {})
+    for name in ("gx-01/rank0.log", "gx-02/rank1.log"):
+        (logs / name).write_text(
+            (logs / name).read_text().replace(STEP, "step 10 loss 2.5\n") + WAITED.split("] ", 1)[1]
+        )
+    assert diagnose([logs]).incidents[0].class_ == "hardware/gpu_xid_79"
+    assert [job.job_id for job in diagnose([logs]).incidents[0].jobs]
 
 
 def test_another_file_that_shows_the_year_gives_it_to_all(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pipeline.report import look_of
 from pipeline.report.words import visible
 from pipeline.rulebook import rules_text
 from pipeline.rulebook.checks import Problem, lint, played_rules, played_signals
-from pipeline.rulebook.explain import explain
+from pipeline.rulebook.explain import explain, shape
 from pipeline.rulebook.unmatched import unmatched
 from pipeline.rules import RuleFileError, load_rules
 from schemas import signals
@@ -149,7 +149,7 @@ def explain_(
         said = explain(text, known)
         unread = unread or said.match is None
         if as_json:
-            _json(msgspec.to_builtins(said))
+            _json(shape(said))
         else:
             sys.stdout.write(rules_text.explained(said, known))
     raise typer.Exit(PROBLEM if unread else 0)

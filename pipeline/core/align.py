@@ -6,6 +6,7 @@ its sources carry from line to line, which jobs run there and since when, and th
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec import Struct, field
@@ -29,6 +30,9 @@ from schemas.records import (
 )
 from schemas.signals import SignalSet
 from schemas.vocabulary import SourceState
+
+# Broker time after which the last lines of a file are taken for its end, for the time being.
+REST_NS: Final = 5 * times.SECOND_NS
 
 
 class NodeState(Struct, kw_only=True):
@@ -192,7 +196,26 @@ class NodeFold:
         state.progress = progress
         reporting = (source.attributes.get("node", progress.reporter) for source in progress.sources)
         state.speaks_of_itself = state.speaks_of_itself or progress.reporter in reporting
-        return [*self._node_progress(progress, [*state.here.jobs, *state.node_keys]), *self._close()]
+        rest = self._rest(progress, now_ns)
+        return [*rest, *self._node_progress(progress, [*state.here.jobs, *state.node_keys]), *self._close()]
+
+    def _rest(self, progress: Progress, now_ns: int) -> list[Output]:
+        """What the last lines of files began: once nothing more of it has come for a while."""
+        state, out = self._state, Pass(now_ns=now_ns)
+        if state.last is None:
+            return []
+        for source in progress.sources:
+            memory = state.sources.get(source.source)
+            if memory is None or not memory.pending.waits:
+                continue
+            if progress.ended or (source.at_end and now_ns - memory.heard_ns >= REST_NS):
+                batch = msgspec.structs.replace(state.last, source_attributes={source.source: source.attributes})
+                arrival = times.arrived(now_ns) if state.clock_fault else None
+                SourceReader(self._signals, batch, source.source, memory, state.here, arrival, out).finish()
+        self._place(state.last, out)
+        # Its batch was sent: these events come to it late.
+        late = [self._event_batch(state.last, key, said, [], backfill=True) for key, said in out.events.items()]
+        return [*late, *(self._publish_placement(state.last) if out.placed else [])]
 
     def _node_progress(self, progress: Progress, wanted: list[str]) -> list[Output]:
         fault = self._state.clock_fault

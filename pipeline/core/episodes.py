@@ -1,5 +1,6 @@
 """Episodes: identical events of one entity, coalesced. Adding events in any order gives the same episodes."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -49,6 +50,7 @@ class Episode(Struct, kw_only=True):
 MAX_IDS: Final = 32
 # An investigation must fit into one message: so many episodes, with so much of their text.
 MAX_EPISODES: Final = 20_000
+MAX_OF_KEY: Final = 200
 BODY_CHARACTERS: Final = 500
 
 
@@ -71,23 +73,33 @@ class Episodes(Struct, kw_only=True):
         if key not in self.by_key and len(self.by_key) >= MAX_EPISODES:
             self.dropped += event.count
             return
-        kept = []
-        for episode in self.by_key.get(key, []):
-            if _near(episode, fresh, window_ns):
-                fresh = _merged(episode, fresh)
-            else:
-                kept.append(episode)
-        self.by_key[key] = [*kept, fresh]
+        known = self.by_key.setdefault(key, [])
+        # Episodes of one key are further apart than the window: only those beside the new one can be near it.
+        place = bisect_left(known, at_ns, key=_start)
+        if place and _near(known[place - 1], fresh, window_ns):
+            place -= 1
+        while place < len(known) and _near(known[place], fresh, window_ns):
+            fresh = _merged(known.pop(place), fresh)
+        known.insert(place, fresh)
+        if len(known) > MAX_OF_KEY:
+            # What happens again and again is told by its beginning and its end.
+            self.dropped += known.pop(MAX_OF_KEY // 2).count
 
     def sorted(self) -> list[Episode]:
         """All episodes in canonical order."""
         return sorted((e for group in self.by_key.values() for e in group), key=lambda e: canonical(e.first))
 
 
+def _start(episode: Episode) -> int:
+    return episode.start_ns
+
+
 def _key(event: Event, how: Coalescing | None) -> str:
     variant = [event.attributes.get(name, "") for name in how.variant] if how else []
     subject = msgspec.structs.astuple(event.subject)
-    return "\x1f".join(str(part) for part in (event.name, *variant, *subject))
+    # Lines of two tasks may be of two ranks, which the lines alone do not say.
+    task = () if event.printer.task is None else (event.printer.task,)
+    return "\x1f".join(str(part) for part in (event.name, *variant, *subject, *task))
 
 
 def _near(a: Episode, b: Episode, window_ns: int) -> bool:

@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from pipeline.core.hosts import may_be_one
 from pipeline.core.times import SECOND_NS
 from schemas.records import TIME_MAX_NS, TIME_MIN_NS, Event
 
@@ -24,8 +25,8 @@ RECENT_EVENTS: Final = 2_000
 class JobHere(Struct, kw_only=True):
     """A job attempt on this node, and the time its lines cover (reference ns).
 
-    `always`: somebody says that all of the node's lines belong to it. `heard_ns`: broker time of its last line.
-    `ended_ns`: when it last tore a communicator down in peace.
+    `always`: somebody says that all of the node's lines belong to it. `undated`: none of its lines tells a time.
+    `heard_ns`: broker time of its last line. `ended_ns`: when it last tore a communicator down in peace.
     """
 
     job_id: str
@@ -33,6 +34,7 @@ class JobHere(Struct, kw_only=True):
     first_ns: int = TIME_MAX_NS
     last_ns: int = TIME_MIN_NS
     always: bool = False
+    undated: bool = False
     heard_ns: int = 0
     ended_ns: int = TIME_MIN_NS
     nodes: list[str] = field(default_factory=list)
@@ -47,12 +49,12 @@ class JobHere(Struct, kw_only=True):
         """Whether an event of the node may concern this job: the right machine, and near in time."""
         if self.always:
             return True
-        if event.node != reporter and event.node not in self.nodes:
+        if event.node not in self.nodes and not any(may_be_one(event.node, n) for n in (reporter, *self.nodes)):
             return False
         if event.aligned_time_unix_nano is None:
             return True
         if self.first_ns == TIME_MAX_NS:
-            return False
+            return self.undated
         in_peace = self.ended_ns != TIME_MIN_NS and self.last_ns <= self.ended_ns + AFTER_END_NS
         until_ns = self.ended_ns + AFTER_END_NS if in_peace else self.last_ns + AFTER_JOB_NS
         return self.first_ns - BEFORE_JOB_NS <= event.hi_unix_nano and event.lo_unix_nano <= until_ns

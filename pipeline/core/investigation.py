@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from pipeline.core import keys
 from pipeline.core.causes import RuleSet
 from pipeline.core.chains import Resolved
+from pipeline.core.contradictions import gaps_of
 from pipeline.core.episodes import Episode, Episodes, bouts
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
@@ -42,6 +43,7 @@ SILENT_NS: Final = 60 * SECOND_NS
 # While lines pour in, a verdict over n episodes is worked out at most every n of these (broker time): small stories are
 # told at once, and a storm does not keep the worker busy with itself. Progress records, every second, catch up.
 PAUSE_PER_EPISODE_NS: Final = SECOND_NS // 2_000
+PAUSE_PER_CLAIM_NS: Final = SECOND_NS // 20_000
 MAX_GAPS: Final = 100
 # A node that was quiet for so long starts a new story.
 BOUT_NS: Final = 3_600 * SECOND_NS
@@ -188,7 +190,7 @@ class Investigation:
 
     def _due(self, now_ns: int) -> bool:
         state = self._state
-        pause_ns = len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS
+        pause_ns = len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS + len(state.facts.claims) * PAUSE_PER_CLAIM_NS
         return state.dirty and (not state.published or now_ns - state.computed_ns >= pause_ns)
 
     # --- watermark ------------------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ class Investigation:
     def _conclude(self, now_ns: int) -> list[tuple[Verdict, int]]:
         """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
-        placement = PlacementMap(state.facts)
+        placement = PlacementMap(state.facts, sorted(name for name, seen in state.reporters.items() if seen.is_node))
         silent = self._silent(now_ns)
         reported = Reported(
             through_ns={node: TIME_MAX_NS if s.ended else s.through_ns for node, s in state.reporters.items()},
@@ -258,7 +260,8 @@ class Investigation:
                 version=self._version, rules=self._rules, run=state.run, run_id=state.run_id, cluster=state.cluster,
                 job=self._job(placement), nodes=self._nodes(placement), verdict=settled,
                 episodes=episodes, known_ranks=sorted(placement.ranks), world_size=placement.world_size,
-                coverage=self._coverage(placement, silent), gaps=[*state.gaps, *self._left_out(silent)],
+                coverage=self._coverage(placement, silent),
+                gaps=[*state.gaps, *self._left_out(silent), *_doubts(placement)],
             )  # fmt: skip
             suffix = self._suffix(conclusion)
             named[suffix] += 1
@@ -302,23 +305,27 @@ class Investigation:
         expected = self._nodes(placement)
         reporters = self._state.reporters
         kinds = {kind for seen in reporters.values() if seen.is_node for kind in seen.kinds} | {"kernel", "application"}
+        watched = self._watched(placement, silent)
         coverage = {}
         for kind in sorted(kinds):
-            missing = [node for node in expected if not self._watched(node, kind, silent)]
+            missing = [node for node in expected if (node, kind) not in watched]
             coverage[kind] = Coverage(expected=len(expected), seen=len(expected) - len(missing), silent=missing)
         return coverage
 
-    def _watched(self, node: str, kind: str, silent: list[str]) -> bool:
-        """Whether lines of this kind come from the node: by its own reporter, or in somebody else's log."""
-        own = self._state.reporters.get(node)
-        if own is not None and own.kinds.get(kind) == "on" and node not in silent:
-            return True
-        return kind in self._state.heard.get(node, ())
+    def _watched(self, placement: PlacementMap, silent: list[str]) -> set[tuple[str, str]]:
+        """The nodes and kinds of which lines come: by the node's own reporter, or in somebody else's log."""
+        left_out = set(silent)
+        watched = {
+            (placement.name(name), kind)
+            for name, seen in self._state.reporters.items() if name not in left_out
+            for kind, state in seen.kinds.items() if state == "on"
+        }  # fmt: skip
+        return watched | {(placement.name(name), kind) for name, kinds in self._state.heard.items() for kind in kinds}
 
     def _nodes(self, placement: PlacementMap) -> list[str]:
         """The nodes of the investigation: those that report, those that ranks run on, those that lines speak of."""
         reporting = {name for name, seen in self._state.reporters.items() if seen.is_node}
-        return sorted({*reporting, *placement.nodes(), *self._state.heard})
+        return sorted({placement.name(name) for name in (*reporting, *placement.nodes(), *self._state.heard)})
 
     def _suffix(self, conclusion: Conclusion) -> str:
         """What tells incidents of one investigation apart; empty for the one that speaks for the job's failure."""
@@ -343,6 +350,15 @@ class Investigation:
             ),
             content_hash=content_hash(incident),
         )
+
+
+def _doubts(placement: PlacementMap) -> list[Gap]:
+    """What lines say of who ran where and is not used."""
+    gaps = gaps_of(placement.contradictions)
+    if placement.dropped:
+        reason = "too many different lines say who ran where; the rest is not kept"
+        gaps.append(Gap(source="placement", reason=reason, lost_lines=placement.dropped))
+    return gaps
 
 
 def is_unknown(verdict: Verdict) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pipeline.core.parse import ParsedLine, parse_line, take_apart
-from pipeline.core.prefix_fields import Taker, take, takers_of
+from pipeline.core.prefix_fields import Takers, takers_of
 from schemas.matching import load_prefixes
 from schemas.signals import Candidates, Match, SignalSet
 
@@ -23,16 +23,16 @@ MAX_CHARACTERS: Final = 2_048
 MAX_PLANS: Final = 4_096
 MAX_VARIANTS: Final = 512
 # Prefixes look at most so far beyond themselves.
-_LOOK_AHEAD: Final = 48
-# What changes a line before its prefixes are looked at.
-_NOT_PLAIN: Final = frozenset({"ansi", "progress_bar", "json", "escapes"})
+_LOOK_AHEAD: Final = 64
+# Where an octal escape may stand, the digits decide what is text.
+_OCTAL: Final = "#0"
 
 
 class _Plan(Struct):
     """How lines of one shape are made. `variants`: the digit counts for which the prefixes are known to be these."""
 
     match: Any
-    takers: list[Taker]
+    takers: Takers
     wrappers: tuple[str, ...]
     candidates: Candidates
     variants: set[bytes]
@@ -48,20 +48,23 @@ class LineReader:
 
     def read(self, text: str) -> tuple[ParsedLine, Match | None]:
         """What the prefixes of a line say, and what its body means."""
-        if len(text) > MAX_CHARACTERS:
+        if len(text) > MAX_CHARACTERS or _OCTAL in text:
             parsed = parse_line(text)
             return parsed, self._signals.match(parsed.body)
-        data = text.encode("utf-8", "surrogatepass")
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            data = text.encode("utf-8", "surrogatepass")
         shape = data.translate(None, _DIGITS)
         plan = self._plans.get(shape)
         if plan is not None:
             found = plan.match(text)
             if found is not None and data[: found.end() + _LOOK_AHEAD].translate(_ZEROS) in plan.variants:
                 fields: dict[str, Any] = {}
-                if take(plan.takers, found.groups(), fields):
-                    body = text[found.end() :]
-                    parsed = ParsedLine(body=body, wrappers=plan.wrappers, **fields)
-                    return parsed, self._signals.match_among(plan.candidates, body)
+                if plan.takers.take(found.groups(), fields):
+                    fields["body"] = body = text[found.end() :]
+                    fields["wrappers"] = plan.wrappers
+                    return ParsedLine(**fields), self._signals.match_among(plan.candidates, body)
         parsed, by_shape = take_apart(text)
         if by_shape:
             self._learn(shape, data, text, parsed)
@@ -85,15 +88,16 @@ class LineReader:
             plan.variants.add(data[: found.end() + _LOOK_AHEAD].translate(_ZEROS))
 
     def _plan(self, shape: bytes, parsed: ParsedLine) -> _Plan | None:
-        if _NOT_PLAIN.intersection(parsed.wrappers):
+        # What is no prefix changed the line as a whole: colours, an object around it.
+        if not self._prefixes.keys() >= set(parsed.wrappers):
             return None
-        pattern, takers, groups = "", list[Taker](), 0
-        for number, name in enumerate(parsed.wrappers):
-            prefix = self._prefixes[name]
+        prefixes, pattern = [self._prefixes[name] for name in parsed.wrappers], ""
+        takers = takers_of(prefixes)
+        if not takers.in_order:
+            return None
+        for number, prefix in enumerate(prefixes):
             named = re.sub(r"\(\?P<(\w+)>", rf"(?P<\1_{number}>", prefix.entry.pattern)
             pattern += rf"(?: (?=\[))?(?>{named})"
-            takers += takers_of(prefix, groups)
-            groups += prefix.pattern.groups
         return _Plan(
             match=re.compile(pattern, re.ASCII).match, takers=takers, wrappers=parsed.wrappers,
             candidates=self._signals.candidates_of_shape(shape.decode("utf-8", "surrogatepass")), variants=set(),

@@ -10,10 +10,12 @@ def order(a: Event, b: Event) -> Order:
     Readings of one clock compare exactly; lines of one source keep their order where their stamps do not contradict
     it; everything else is decided by bounds that do not overlap.
     """
-    if a.clock_id and a.clock_id == b.clock_id and a.raw_ns is not None and b.raw_ns is not None:
-        if a.raw_ns + a.resolution_ns < b.raw_ns:
+    readings = _on_one_clock(a, b)
+    if readings is not None:
+        a_ns, a_end_ns, b_ns, b_end_ns = readings
+        if a_end_ns < b_ns:
             return "before"
-        if b.raw_ns + b.resolution_ns < a.raw_ns:
+        if b_end_ns < a_ns:
             return "after"
     elif a.hi_unix_nano < b.lo_unix_nano:
         return "before"
@@ -22,6 +24,16 @@ def order(a: Event, b: Event) -> Order:
     if (a.node, a.source, a.generation) == (b.node, b.source, b.generation) and a.offset != b.offset:
         return "before" if a.offset < b.offset else "after"
     return "concurrent"
+
+
+def _on_one_clock(a: Event, b: Event) -> tuple[int, int, int, int] | None:
+    """Begin and end of both on a clock that stamped both: the kernel's own is sharper than a wall clock."""
+    if a.kernel is not None and b.kernel is not None and a.kernel.clock_id == b.kernel.clock_id:
+        first, second = a.kernel, b.kernel
+        return first.raw_ns, first.raw_ns + first.resolution_ns, second.raw_ns, second.raw_ns + second.resolution_ns
+    if a.clock_id and a.clock_id == b.clock_id and a.raw_ns is not None and b.raw_ns is not None:
+        return a.raw_ns, a.raw_ns + a.resolution_ns, b.raw_ns, b.raw_ns + b.resolution_ns
+    return None
 
 
 Place = tuple[int, int, str, str, int, str]
@@ -34,8 +46,10 @@ def canonical(event: Event) -> Place:
 
 def lag_ns(a: Event, b: Event) -> tuple[int, int] | None:
     """Smallest and largest time from a to b in ns, or None where one of them has no time."""
-    if a.clock_id and a.clock_id == b.clock_id and a.raw_ns is not None and b.raw_ns is not None:
-        return b.raw_ns - a.raw_ns - a.resolution_ns, b.raw_ns + b.resolution_ns - a.raw_ns
+    readings = _on_one_clock(a, b)
+    if readings is not None:
+        a_ns, a_end_ns, b_ns, b_end_ns = readings
+        return b_ns - a_end_ns, b_end_ns - a_ns
     if a.aligned_time_unix_nano is None or b.aligned_time_unix_nano is None:
         return None
     return b.lo_unix_nano - a.hi_unix_nano, b.hi_unix_nano - a.lo_unix_nano

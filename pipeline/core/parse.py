@@ -1,29 +1,38 @@
 """Takes the prefixes off a line: what is left is the body that signals match; what the prefixes said is context."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
-from pipeline.core.prefix_fields import all_takers, take
-from pipeline.core.stamps import Stamp, stamp_of
-from schemas.matching import JsonKeys, Prefix, load_prefixes
+from pipeline.core.envelopes import looks_enveloped, opened
+from pipeline.core.prefix_fields import all_takers
+from pipeline.core.stamps import Stamp
+from schemas.matching import Prefix, load_prefixes
 
 MAX_PREFIXES: Final = 12
+# An object in an object, each with its prefixes and colours.
+MAX_LAYERS: Final = 6
+MAX_PARTS: Final = 8
+# What says which process wrote a line: prefixes that machines put in front do not stand behind it.
+_OF_A_PROCESS: Final = frozenset(("rank", "local_rank", "pid", "process", "boot_ns", "cuda_dev", "pg_rank"))
+# rsyslog writes control characters as their octal numbers.
+_SYSLOG: Final = frozenset(("syslog", "syslog_host", "syslog_5424", "syslog_priority", "tag", "slurmstepd"))
+_OCTAL: Final = (("#012", "\n"), ("#011", "\t"), ("#033", "\x1b"), ("#015", "\r"), ("#000", ""))
 
 
 class ParsedLine(Struct, frozen=True, kw_only=True):
     """A line without its prefixes. Fields are None where no prefix said so; nothing is guessed.
 
-    `boot_ns` counts from the boot of the node (kernel stamps). `pid` is in the pid space of whoever printed it.
-    `task` is the label of srun: a rank where one task is one rank, else the number of a node. `rank` is global;
-    `pg_rank` is the rank inside the process group `pg`. `wrappers` names what was taken off, outermost first.
+    `other` is the stamp that says less, of two. `boot_ns` counts from the boot of the node (kernel stamps). `pid` is in
+    the pid space of whoever printed it. `task` is the label of srun: a rank where one task is one rank, else the number
+    of a node. `rank` is global; `pg_rank` is the rank inside the process group `pg`. `count`: how many lines this one
+    stands for. `wrappers` names what was taken off, outermost first. A text inside an object may have several lines.
     """
 
     body: str
     stamp: Stamp | None = None
+    other: Stamp | None = None
     boot_ns: int | None = None
     node: str | None = None
     rank: int | None = None
@@ -35,6 +44,7 @@ class ParsedLine(Struct, frozen=True, kw_only=True):
     pg: str | None = None
     process: str | None = None
     pod: str | None = None
+    count: int | None = None
     wrappers: tuple[str, ...] = ()
 
 
@@ -55,11 +65,29 @@ def take_apart(text: str) -> tuple[ParsedLine, bool]:
     """`parse_line`, and whether the prefixes follow from the shape of the line: no stamp was an impossible time."""
     fields: dict[str, Any] = {}
     wrappers: list[str] = []
-    text = _plain(text, wrappers)
-    if text.startswith("{"):
-        text = _unwrap_json(text, fields, wrappers)
-    end, by_shape = _strip(text, fields, wrappers)
-    return ParsedLine(body=text[end:] if end else text, wrappers=tuple(wrappers), **fields), by_shape
+    text = _plain(text, fields, wrappers)
+    by_shape = True
+    for _ in range(MAX_LAYERS):
+        end, is_same, is_last = _strip(text, fields, wrappers)
+        by_shape = by_shape and is_same
+        text = text[end:] if end else text
+        if is_last:
+            break
+        if "#0" in text and not _SYSLOG.isdisjoint(wrappers) and (plain := _unescaped(text)) != text:
+            wrappers.append("escapes")
+            text = _plain(plain, fields, wrappers)
+        elif looks_enveloped(text):
+            by_shape = False
+            inner = opened(text, fields)
+            if inner is None:
+                break
+            wrappers.append(inner[1])
+            text = _plain(inner[0], fields, wrappers)
+        else:
+            break
+    if "[repeated " in text:
+        text = _without_count(text, fields, wrappers)
+    return ParsedLine(body=text, wrappers=tuple(wrappers), **fields), by_shape
 
 
 def is_kmsg(text: str) -> KmsgRecord | None:
@@ -77,19 +105,47 @@ def is_kmsg_continuation(text: str) -> bool:
     return text.startswith(" ") and bool(equals) and key.isidentifier() and key.isupper()
 
 
-def _plain(text: str, wrappers: list[str]) -> str:
+def _plain(text: str, fields: dict[str, Any], wrappers: list[str]) -> str:
+    """A text without colours, progress bars and what else is not meant to be read."""
     if "\x1b" in text:
         text = load_prefixes().ansi.sub("", text)
         wrappers.append("ansi")
+    if "\x00" in text or text.startswith("\ufeff"):
+        text = text.replace("\x00", "").removeprefix("\ufeff")
+        wrappers.append("escapes")
     if "\r" in text:
-        segments = [part for part in text.split("\r") if part.strip()]
-        text = segments[-1] if segments else ""
-        if len(segments) > 1:
+        parts = text.split("\r", MAX_PARTS)
+        text = "\n".join(_last_part(line) for line in text.replace("\r\n", "\n").split("\n"))
+        if parts[0].strip() and not text.startswith(parts[0]):
             wrappers.append("progress_bar")
+            # The prefixes of the line stand before its first part.
+            for part in parts[:-1]:
+                _strip(part, fields, wrappers)
     return text
 
 
-def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> tuple[int, bool]:
+def _last_part(line: str) -> str:
+    """What a terminal would leave of a line that goes back to its start."""
+    return next((part for part in reversed(line.split("\r")) if part.strip()), "")
+
+
+def _unescaped(text: str) -> str:
+    for octal, character in _OCTAL:
+        text = text.replace(octal, character)
+    return text
+
+
+def _without_count(text: str, fields: dict[str, Any], wrappers: list[str]) -> str:
+    found = load_prefixes().repeated.search(text)
+    if found is None:
+        return text
+    fields["count"] = int(found["count"])
+    wrappers.append("repeated")
+    return text[: found.start()].rstrip()
+
+
+def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> tuple[int, bool, bool]:
+    """Where the prefixes end, whether that follows from the shape, and whether nothing behind them is looked at."""
     at, after_stamp, by_shape = 0, False, True
     for _ in range(MAX_PREFIXES):
         start = at
@@ -98,22 +154,22 @@ def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> tuple[int,
             start += 1
         for prefix in _possible(text[start : start + 2]):
             entry = prefix.entry
-            if (entry.first and wrappers and wrappers != ["ansi"]) or (entry.after == "stamp" and not after_stamp):
+            if (entry.first and not _OF_A_PROCESS.isdisjoint(fields)) or (entry.after == "stamp" and not after_stamp):
                 continue
             found = prefix.match(text, start)
             if found is None:
                 continue
-            if not take(all_takers()[entry.name], found.groups(), fields):
+            if not all_takers()[entry.name].take(found.groups(), fields):
                 by_shape = False
                 continue
             wrappers.append(entry.name)
             at, after_stamp = found.end(), after_stamp or entry.stamp
             if entry.last:
-                return at, by_shape
+                return at, by_shape, True
             break
         else:
-            return at, by_shape
-    return at, by_shape
+            return at, by_shape, False
+    return at, by_shape, False
 
 
 @lru_cache(maxsize=4096)
@@ -126,60 +182,3 @@ def _possible(two: str) -> tuple[Prefix, ...]:
 @lru_cache(maxsize=16)
 def _by_name(name: str) -> Prefix:
     return next(prefix for prefix in load_prefixes().prefixes if prefix.entry.name == name)
-
-
-def _unwrap_json(text: str, fields: dict[str, Any], wrappers: list[str]) -> str:
-    try:
-        record = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
-    keys = load_prefixes().json
-    body = _text_of(_first(record, keys.text)) if isinstance(record, dict) else None
-    if body is None:
-        return text
-    wrappers.append("json")
-    _note_json(record, keys, fields)
-    return _plain(body.rstrip("\n"), wrappers)
-
-
-def _note_json(record: Mapping[str, Any], keys: JsonKeys, fields: dict[str, Any]) -> None:
-    node, process, pid = (_first(record, names) for names in (keys.node, keys.process, keys.pid))
-    if isinstance(node, str) and node:
-        fields["node"] = node
-    if isinstance(process, str) and process:
-        fields["process"] = process
-    if (pid_number := _number(pid)) is not None:
-        fields["pid"] = pid_number
-    if (boot_us := _number(_first(record, keys.boot_us))) is not None:
-        fields["boot_ns"] = boot_us * 1000
-    stamp = _json_stamp(record, keys)
-    if stamp is not None:
-        fields["stamp"] = stamp
-
-
-def _json_stamp(record: Mapping[str, Any], keys: JsonKeys) -> Stamp | None:
-    realtime_us = _number(_first(record, keys.realtime_us))
-    if realtime_us is not None:
-        return Stamp(ns=realtime_us * 1000, resolution_ns=1000, has_year=True, has_zone=True, kind="json")
-    printed = _first(record, keys.time)
-    if not isinstance(printed, str):
-        return None
-    iso = _by_name("iso").match(f"{printed[:64]} ", 0)
-    return None if iso is None else stamp_of(iso.groupdict(), "json")
-
-
-def _first(record: Mapping[str, Any], keys: list[str]) -> object:
-    return next((record[key] for key in keys if key in record), None)
-
-
-def _text_of(value: object) -> str | None:
-    # The journal writes bytes that are not UTF-8 as an array of numbers.
-    if isinstance(value, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in value):
-        return bytes(value).decode("utf-8", "replace")
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> int | None:
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18:
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None

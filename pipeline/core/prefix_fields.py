@@ -1,6 +1,6 @@
 """What the groups of prefixes say of a line: its stamp, its node, its rank."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -20,95 +20,124 @@ Values = tuple[str | None, ...]
 Fields = dict[str, Any]
 
 
-class Taker(NamedTuple):
-    """Takes the value at one place among the groups: `take` False means that the prefix is none after all."""
-
-    take: Callable[[Values, int, Fields], bool] | None
-    name: str
-    at: int
-    is_number: bool
+# Takes what needs more than a copy: False means that the prefix is none after all.
+Special = Callable[[Values, Fields], bool]
 
 
-def take(takers: list[Taker], values: Values, fields: Fields) -> bool:
-    """Keep what the values say; False where a stamp is no possible time."""
-    for special, name, at, is_number in takers:
-        if special is not None:
-            if not special(values, at, fields):
+class Takers(NamedTuple):
+    """How the values of the groups of one or more prefixes become fields."""
+
+    specials: tuple[Special, ...]
+    texts: tuple[tuple[str, int], ...]
+    numbers: tuple[tuple[str, int], ...]
+    own_ranks: tuple[int, ...]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether all at once gives what one prefix after the other gives: what they say of a rank depends on it."""
+        ranks = [at for name, at in self.numbers if name == "rank"]
+        return not self.own_ranks or (len(self.own_ranks) == 1 and max(ranks, default=-1) < self.own_ranks[0])
+
+    def take(self, values: Values, fields: Fields) -> bool:
+        """Keep what the values say; False where a stamp is no possible time."""
+        for special in self.specials:
+            if not special(values, fields):
                 return False
-            continue
-        value = values[at]
-        if value is not None:
-            fields[name] = int(value) if is_number else value
-    return True
+        for name, at in self.texts:
+            value = values[at]
+            if value is not None:
+                fields[name] = value
+        for name, at in self.numbers:
+            value = values[at]
+            if value is not None:
+                fields[name] = int(value)
+        for at in self.own_ranks:
+            value = values[at]
+            if value is not None:
+                # Inside a group this is the rank in the group; before torch 2.2 nothing else says the rank.
+                fields.setdefault("pg_rank" if "rank" in fields else "rank", int(value))
+        return True
 
 
-def takers_of(prefix: Prefix, at: int = 0) -> list[Taker]:
-    """How to take the values of one prefix whose groups begin at place `at`."""
-    places = {name: number - 1 + at for name, number in prefix.pattern.groupindex.items()}
-    takers = []
-    if prefix.entry.stamp:
-        takers.append(Taker(_stamp_taker(prefix, places), "stamp", at, False))
-    for name, place in sorted(places.items(), key=lambda pair: pair[1]):
-        if name in _INT_FIELDS:
-            takers.append(Taker(None, name, place, True))
-        elif name in _FIELDS:
-            takers.append(Taker(None, _FIELDS[name], place, False))
-    if "own_rank" in places:
-        takers.append(Taker(_take_own_rank, "rank", places["own_rank"], True))
-    return takers
+def takers_of(prefixes: Iterable[Prefix]) -> Takers:
+    """How to take the values of prefixes that stand one behind the other."""
+    specials, texts, numbers, own_ranks = list[Special](), [], [], []
+    at = 0
+    for prefix in prefixes:
+        places = {name: number - 1 + at for name, number in prefix.pattern.groupindex.items()}
+        at += prefix.pattern.groups
+        if prefix.entry.stamp:
+            specials.append(_stamp_taker(prefix, places))
+        for name, place in sorted(places.items(), key=lambda pair: pair[1]):
+            if name in _INT_FIELDS:
+                numbers.append((name, place))
+            elif name in _FIELDS:
+                texts.append((_FIELDS[name], place))
+            elif name == "own_rank":
+                own_ranks.append(place)
+    return Takers(tuple(specials), tuple(texts), tuple(numbers), tuple(own_ranks))
 
 
 @lru_cache(maxsize=1)
-def all_takers() -> dict[str, list[Taker]]:
+def all_takers() -> dict[str, Takers]:
     """The takers of every prefix that stands alone, by the name of its entry."""
-    return {prefix.entry.name: takers_of(prefix) for prefix in load_prefixes().prefixes}
+    return {prefix.entry.name: takers_of([prefix]) for prefix in load_prefixes().prefixes}
 
 
-def _take_own_rank(values: Values, at: int, fields: Fields) -> bool:
-    own_rank = values[at]
-    if own_rank is not None:
-        # Inside a group this is the rank in the group; before torch 2.2 nothing else says the rank.
-        fields.setdefault("pg_rank" if "rank" in fields else "rank", int(own_rank))
-    return True
-
-
-def _stamp_taker(prefix: Prefix, places: dict[str, int]) -> Callable[[Values, int, Fields], bool]:
+def _stamp_taker(prefix: Prefix, places: dict[str, int]) -> Special:
+    if "boot" in places or "boot_us" in places:
+        return _boot_taker(places.get("boot"), places.get("boot_us"))
     kind = prefix.entry.name
-    boot, boot_us, fraction = places.get("boot"), places.get("boot_us"), places.get("fraction")
-    keeps_fraction = fraction is not None and prefix.entry.fraction == "keep"
+    fraction = places.get("fraction", -1) if prefix.entry.fraction == "keep" else -1
     names = tuple(name for name in places if name != "fraction")
     chosen = [places[name] for name in names]
     pick: Any = itemgetter(*chosen) if len(chosen) > 1 else lambda values: tuple(values[at] for at in chosen)
 
-    def take_stamp(values: Values, _at: int, fields: Fields) -> bool:
-        if boot is not None and (seconds := values[boot]) is not None:
-            fields["boot_ns"] = int(seconds.replace(".", "")) * 1000
-            fields.setdefault("process", "kernel")
-            return True
-        if boot_us is not None and (microseconds := values[boot_us]) is not None:
-            fields["boot_ns"] = int(microseconds) * 1000
-            fields["process"] = "kernel"
-            return True
-        stamp = _whole_second(names, pick(values), kind)
+    @lru_cache(maxsize=4_096)
+    def whole_second(parts: Values) -> Stamp | None:
+        """The stamp without its fraction: many lines share a second."""
+        return stamp_of(dict(zip(names, parts, strict=True)), kind)
+
+    def take_stamp(values: Values, fields: Fields) -> bool:
+        stamp = whole_second(pick(values))
         if stamp is None:
             return False
-        digits = values[fraction][:_DIGITS] if keeps_fraction and values[fraction] else ""  # type: ignore[index]
+        digits = values[fraction] if fraction >= 0 else None
         if digits:
+            digits = digits[:_DIGITS]
             unit_ns = _RESOLUTION_NS[len(digits)]
             stamp = Stamp(
                 ns=stamp.ns + int(digits) * unit_ns, resolution_ns=unit_ns, has_year=stamp.has_year,
-                has_zone=stamp.has_zone, kind=kind,
+                has_zone=stamp.has_zone, kind=kind, zone_s=stamp.zone_s,
             )  # fmt: skip
-        outer = fields.get("stamp")
-        # Of nested stamps the one that leaves least open; the inner one (nearer to the writer) where they are equal.
-        if outer is None or (stamp.has_zone, stamp.has_year) >= (outer.has_zone, outer.has_year):
+        if "stamp" in fields:
+            note_stamp(stamp, fields)
+        else:
             fields["stamp"] = stamp
         return True
 
     return take_stamp
 
 
-@lru_cache(maxsize=16_384)
-def _whole_second(names: tuple[str, ...], values: Values, kind: str) -> Stamp | None:
-    """The stamp without its fraction: many lines share a second."""
-    return stamp_of(dict(zip(names, values, strict=True)), kind)
+def _boot_taker(boot: int | None, boot_us: int | None) -> Special:
+    def take_boot(values: Values, fields: Fields) -> bool:
+        if boot is not None and (seconds := values[boot]) is not None:
+            fields["boot_ns"] = int(seconds.replace(".", "")) * 1000
+            fields.setdefault("process", "kernel")
+        elif boot_us is not None and (microseconds := values[boot_us]) is not None:
+            fields["boot_ns"] = int(microseconds) * 1000
+            fields["process"] = "kernel"
+        return True
+
+    return take_boot
+
+
+def note_stamp(stamp: Stamp, fields: Fields) -> None:
+    """Of nested stamps the one that says most counts; the inner one (nearer to the writer) where they are equal."""
+    outer = fields.get("stamp")
+    if outer is None:
+        fields["stamp"] = stamp
+    elif stamp.said >= outer.said:
+        fields["stamp"], fields["other"] = stamp, outer
+    else:
+        fields["other"] = stamp

@@ -6,28 +6,36 @@ import msgspec
 from msgspec import Struct, field
 
 from pipeline.core import keys, times
+from pipeline.core.dating import NOTHING_SAID, Dating, ZoneWatch, iso_stamp, told
 from pipeline.core.here import Here, Recent
+from pipeline.core.hosts import may_be_one
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
+from pipeline.core.stamps import Stamp
+from pipeline.core.statements import Pending, Statement, Statements
 from pipeline.core.times import SECOND_NS, When
-from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, RawBatch, RawLine
+from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, Printer, RawBatch, RawLine
 from schemas.signals import Match, SignalSet
 
 # An agent that is new on a node finds weeks of logs: what is older than this at first sight is recorded, never alerted.
 FIRST_SIGHT_NS: Final = 900 * SECOND_NS
 BODY_CHARACTERS: Final = 2_000
 CUT_MARK: Final = " …[cut]"
-# Carried blocks are short; more attributes than this are not a block.
-MAX_CARRIED: Final = 16
 
 
 class SourceMemory(Struct, kw_only=True):
-    """What one source carries from line to line. `seen_ns`: broker time at which it was first heard of."""
+    """What one source carries from line to line. `seen_ns`, `heard_ns`: broker time of its first and last lines.
+
+    `dated_ns`: what its last stamp without a year or a date was taken for; the next one is near it.
+    """
 
     since: When = times.UNKNOWN
+    dated_ns: int | None = None
+    zone: ZoneWatch = field(default_factory=ZoneWatch)
     job: str | None = None
-    blocks: dict[str, dict[str, str]] = field(default_factory=dict)
+    pending: Pending = field(default_factory=Pending)
     seen_ns: int = 0
+    heard_ns: int = 0
 
 
 class Pass(Struct, kw_only=True):
@@ -51,8 +59,9 @@ class Stated(Struct, frozen=True, kw_only=True):
     job_id: str = ""
     attempt: int = 0
     rank: int | None = None
-    zone_s: int = 0
-    year: int | None = None
+    printer: dict[str, int | str] = {}
+    undated: bool = False
+    dating: Dating = NOTHING_SAID
 
 
 def stated(attributes: dict[str, str]) -> tuple[Stated, list[str]]:
@@ -66,14 +75,15 @@ def stated(attributes: dict[str, str]) -> tuple[Stated, list[str]]:
         wrong.append(f"{name} = {text[:40]!r} is no number")
         return None
 
-    zone = attributes.get("time.zone", "UTC")
-    zone_s = times.zone_offset_s(zone)
-    if zone_s is None:
-        wrong.append(f"time.zone = {zone[:40]!r}; write it as +02:00")
+    dating, untimely = told(attributes)
+    printer: dict[str, int | str | None] = {name: number(name) for name in ("local_rank", "task", "pid")}
+    printer["pod"] = attributes.get("pod")
     return Stated(
         kind=attributes.get("kind", "application"), node=attributes.get("node"), job_id=attributes.get("job.id", ""),
-        attempt=number("job.attempt") or 0, rank=number("rank"), zone_s=zone_s or 0, year=number("time.year"),
-    ), wrong  # fmt: skip
+        attempt=number("job.attempt") or 0, rank=number("rank"),
+        printer={name: value for name, value in printer.items() if value is not None},
+        undated=attributes.get("job.undated") == "true", dating=dating,
+    ), wrong + untimely  # fmt: skip
 
 
 class SourceReader:
@@ -85,6 +95,7 @@ class SourceReader:
     ) -> None:  # fmt: skip
         self._signals = signals
         self._lines = line_reader(signals)
+        self._statements = Statements(signals, memory.pending)
         self._batch = batch
         self._source = source
         self._memory = memory
@@ -92,42 +103,67 @@ class SourceReader:
         self._arrival = arrival
         self._out = out
         self._said, wrong = stated(batch.source_attributes.get(source, {}))
+        self._believe_zone()
         self.node = batch.reporter if self._said.node is None else self._said.node
         if memory.seen_ns == 0:
             memory.seen_ns = out.now_ns
             out.gaps.extend(Gap(source=source, node=batch.reporter, reason=f"attribute {text}") for text in wrong)
-        self._folded: dict[tuple[str, str, int | None, Entity], int] = {}
+        self._folded: dict[tuple[str, str, int | None, Entity, Printer, int | None], int] = {}
+        self._near: dict[str, int] = {}
         self._events: list[tuple[str | None, Event]] = []
 
     def read(self, lines: list[RawLine]) -> None:
         """Turn the lines into events and hand them to the keys they concern."""
+        self._memory.heard_ns = self._out.now_ns
         self._declare_job()
         bound = self._here.jobs.get(self._memory.job or "")
         if bound is not None:
             bound.heard_ns = max(bound.heard_ns, self._out.now_ns)
         scanned = 0
         for index, line in enumerate(lines):
-            if not self._signals.hit(line.body):
+            if not self._statements.wants(line.body):
                 continue
-            parsed, match = self._lines.read(line.body)
-            own = self._own_time(line, parsed)
+            whole = self._statements.whole(line)
+            if whole is None:
+                continue
+            parsed, match = self._lines.read(whole.line.body)
+            own = self._own_time(whole.line, parsed)
             if own is None:
                 self._remember_stamp(lines[scanned:index])
             elif own.raw_ns is not None:
                 self._memory.since = own
             scanned = index + 1
-            if match is not None:
-                self._event(line, parsed, own, match)
+            statements = self._statements.of(whole, parsed, match)
+            if match is None and not statements and not self._statements.is_taken:
+                self._near_miss(whole.line, parsed, own)
+            for statement in statements:
+                is_same = statement.parsed.stamp is parsed.stamp and statement.line.offset == whole.line.offset
+                self._event(statement, own if is_same else self._own_time(statement.line, statement.parsed))
         self._remember_stamp(lines[scanned:])
         self._cover(lines)
+        self._deliver()
+
+    def finish(self) -> None:
+        """Say what the lines began, where no more of them comes."""
+        self._declare_job()
+        wholes, statements = self._statements.rest()
+        for whole in wholes:
+            parsed, match = self._lines.read(whole.line.body)
+            statements += self._statements.of(whole, parsed, match)
+        for statement in statements:
+            self._event(statement, self._own_time(statement.line, statement.parsed))
         self._deliver()
 
     def _declare_job(self) -> None:
         """The job that the source itself states, by its attributes."""
         if self._said.job_id:
             self._bind(self._said.job_id, self._said.attempt)
-            if self._said.kind != "application" and self._memory.job is not None:
-                self._here.jobs[self._memory.job].always = True
+            job = self._here.jobs[self._memory.job or ""]
+            if self._said.kind != "application":
+                job.always = True
+            elif self._said.undated and not job.undated:
+                job.undated = True
+                self._out.widened.add(self._memory.job or "")
 
     def _bind(self, job_id: str, attempt: int) -> None:
         run = keys.run_prefix(self._batch.run, self._batch.run_id)
@@ -145,21 +181,53 @@ class SourceReader:
         if self._arrival is not None:
             return self._arrival
         node = self._clock_node(parsed)
-        when = times.transported(line, node, self._batch)
+        when = times.transported(line, node, self._batch, self._source, self._dating)
         if when is not None:
             return when
         if parsed.stamp is not None:
-            since = self._memory.since
-            hint = since.raw_ns if since.aligned_ns is not None else line.observed_time_unix_nano or None
-            said = self._said
-            when = times.stamped(parsed.stamp, said.year, said.zone_s, hint, node, self._batch)
-            seen_ns = line.observed_time_unix_nano
-            # A stamp from after the line was read is of another zone or another clock; when it was read is certain.
-            is_later = bool(seen_ns) and when.raw_ns is not None and when.raw_ns > seen_ns + times.FUTURE_NS
-            return None if when is times.UNKNOWN or is_later else when
+            return self._stamped(line, parsed.stamp, node, parsed.boot_ns)
         if parsed.boot_ns is not None:
-            return times.kernel_time(parsed.boot_ns, 1_000, node, self._batch)
+            return times.kernel_time(
+                parsed.boot_ns, times.KERNEL_STAMP_NS, node, self._batch, self._source, self._dating
+            )
         return None
+
+    def _stamped(self, line: RawLine, stamp: Stamp, node: str, boot_ns: int | None = None) -> When | None:
+        """When a line with a stamp was written, or None where the stamp cannot be true."""
+        read_ns = line.observed_time_unix_nano or None
+        said = self._said.dating
+        learns = not stamp.has_zone and not said.zone_is_stated
+        if learns and read_ns is not None and self._memory.zone.hear(stamp, read_ns, said.zone_s):
+            self._believe_zone()
+        when = times.stamped(
+            stamp, self._dating, None if stamp.has_year else self._hint(stamp), node, self._batch, source=self._source,
+            read_ns=None if stamp.has_date and self._dating.year is not None else read_ns, boot_ns=boot_ns,
+        )  # fmt: skip
+        # A stamp from after the line was read is of another zone or another clock; when it was read is certain.
+        if when is times.UNKNOWN or (read_ns and when.raw_ns and when.raw_ns > read_ns + times.FUTURE_NS):
+            return None
+        if not stamp.has_year:
+            self._memory.dated_ns = when.raw_ns
+        return when
+
+    def _hint(self, stamp: Stamp) -> int | None:
+        """A time near that of a stamp without a year or date, where one is known."""
+        since = self._memory.since
+        last_ns = since.raw_ns if since.aligned_ns is not None else None
+        first_ns = self._dating.near_ns
+        if not stamp.has_date and last_ns is not None:
+            return last_ns
+        # A stamp with a year may be a part of the text; those that leave it out go by their own kind.
+        known = (self._memory.dated_ns, first_ns, last_ns)
+        return next((each for each in known if each is not None), None)
+
+    def _believe_zone(self) -> None:
+        """The zone by which lines were read when they were written stands in for one that nobody states."""
+        said, zone_s = self._said.dating, self._memory.zone.zone_s
+        if zone_s is None or said.zone_is_stated:
+            self._dating = said
+        else:
+            self._dating = msgspec.structs.replace(said, zone_s=zone_s, other_zones_s=())
 
     def _clock_node(self, parsed: ParsedLine) -> str:
         """Whose wall clock stamped the line; a source that names no machine has a clock of its own."""
@@ -197,70 +265,112 @@ class SourceReader:
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def _event(self, line: RawLine, parsed: ParsedLine, own: When | None, match: Match) -> None:
-        completed = self._completed(parsed, match)
-        if completed is None or completed.role == "noise":
+    def _event(self, statement: Statement, own: When | None) -> None:
+        statement = self._as_stated(statement)
+        line, parsed, match, _ = statement
+        if match.role == "noise":
             return
-        when = own or times.unstamped(line, self._memory.since, self._clock_node(parsed), self._batch)
-        event = self._build(line, parsed, when, completed)
+        when = own or self._said_at(line, parsed, match)
+        when = when or times.unstamped(line, self._memory.since, self._clock_node(parsed), self._batch)
+        event = self._build(statement, when)
         if match.event == "nccl.init":
             self._bind_by_communicator(event)
         elif match.event == "nccl.end":
             self._note_end(event)
         self._place(event, match)
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
-        fold = (event.name, "" if completed.one_per_second else event.body, second, event.subject)
+        # Lines that say who runs where are each a fact of their own place in the file.
+        tells = match.placement or match.event == "env.variable"
+        where = event.offset if tells else None
+        said = "" if match.one_per_second else event.body
+        fold = (event.name, said, second, event.subject, event.printer, where)
         if fold in self._folded:
             place = self._folded[fold]
             key, first = self._events[place]
             until_ns = max(first.until_unix_nano or 0, when.aligned_ns or 0) or None
-            folded = msgspec.structs.replace(first, count=first.count + 1, until_unix_nano=until_ns)
+            folded = msgspec.structs.replace(first, count=first.count + event.count, until_unix_nano=until_ns)
             self._events[place] = (key, folded)
             return
         self._folded[fold] = len(self._events)
         self._events.append((self._memory.job, event))
 
-    def _completed(self, parsed: ParsedLine, match: Match) -> Match | None:
-        """The match with what earlier lines of its block said; None where the line itself only carries."""
-        writer = f"{parsed.node}\x1f{parsed.rank}\x1f{parsed.task}"
-        if match.carries is not None:
-            block = self._memory.blocks.setdefault(f"{match.carries}\x1f{writer}", {})
-            if len(block) < MAX_CARRIED or match.keeps:
-                block.update(match.attributes)
-            return match if match.keeps else None
-        if match.takes is None:
-            return match
-        carried = self._memory.blocks.pop(f"{match.takes}\x1f{writer}", {})
-        return self._signals.completed(match, carried)
+    def _near_miss(self, line: RawLine, parsed: ParsedLine, own: When | None) -> None:
+        """Count a line with a hint that no pattern fits: for people (`sql/queries/near_misses.sql`), for no verdict."""
+        match = self._signals.near_miss(parsed.body)
+        if match is None:
+            return
+        place = self._near.get(match.attributes["signal"])
+        if place is not None:
+            key, first = self._events[place]
+            self._events[place] = (key, msgspec.structs.replace(first, count=first.count + 1))
+            return
+        self._near[match.attributes["signal"]] = len(self._events)
+        when = own or times.unstamped(line, self._memory.since, self._clock_node(parsed), self._batch)
+        event = self._build(Statement(line, parsed, match, match.attributes["signal"]), when)
+        self._events.append((self._memory.job, msgspec.structs.replace(event, alerts=False)))
 
-    def _build(self, line: RawLine, parsed: ParsedLine, when: When, match: Match) -> Event:
+    def _said_at(self, line: RawLine, parsed: ParsedLine, match: Match) -> When | None:
+        """When a line was written that says so in its middle (`CANCELLED AT …`), by the clock of the node it names."""
+        stamp, node = iso_stamp(match.attributes.get("at", "")), match.subject.node or match.attributes.get("node", "")
+        if stamp is None:
+            return None
+        # A list of nodes is written with brackets; one of them wrote the line.
+        return self._stamped(line, stamp, self._clock_node(parsed) if not node or "[" in node else node)
+
+    def _as_stated(self, statement: Statement) -> Statement:
+        """With what the source says of its printer, where the prefixes of the line do not."""
+        missing = {name: value for name, value in self._said.printer.items() if getattr(statement.parsed, name) is None}
+        if not missing:
+            return statement
+        return statement._replace(parsed=msgspec.structs.replace(statement.parsed, **missing))
+
+    def _build(self, statement: Statement, when: When) -> Event:
         batch = self._batch
+        line, parsed, match, identity = statement
         subject = self._subject(parsed, match)
         cut = line.truncated or len(parsed.body) > BODY_CHARACTERS
         body = parsed.body[:BODY_CHARACTERS] + (CUT_MARK if cut else "")
         return Event(
-            event_id=keys.digest(batch.cluster, batch.reporter, self._source, line.generation, line.offset, line.body),
+            event_id=keys.digest(batch.cluster, batch.reporter, self._source, line.generation, line.offset, identity),
             name=match.event, node=subject.node or "", source=self._source, generation=line.generation,
             offset=line.offset, line_no=line.line_no, body=body, clock_id=when.clock_id, raw_ns=when.raw_ns,
             resolution_ns=when.resolution_ns, seq=line.seq, observed_time_unix_nano=line.observed_time_unix_nano,
             aligned_time_unix_nano=when.aligned_ns, lo_unix_nano=when.lo_ns, hi_unix_nano=when.hi_ns,
-            source_kind=self._said.kind, quality=when.quality,
+            source_kind=self._said.kind, quality=when.quality, kernel=when.kernel, inferred=list(when.inferred),
             alerts=self._alerts(when), severity=match.severity, label=match.label, role=match.role,
             scope=match.scope,
-            subject=subject, attributes=match.attributes,
+            subject=subject, printer=self._printer(parsed), attributes=match.attributes,
+            count=parsed.count or 1,
         )  # fmt: skip
 
     def _subject(self, parsed: ParsedLine, match: Match) -> Entity:
         """Who the line speaks of: what it says itself, then what its prefixes say, then what its source is."""
         said = match.subject
+        rank = _first(parsed.rank, _rank_in_world(parsed))
+        if said.rank is not None and rank is not None and said.rank != rank:
+            # The line speaks of another rank than its printer's; nothing else of the printer holds for that one.
+            return said
+        node = said.node or parsed.node or parsed.pod or self.node or None
+        own = node is not None and may_be_one(node, self._batch.reporter)
         return msgspec.structs.replace(
             said,
-            node=said.node or parsed.node or self.node or None,
-            machine_id=said.machine_id or (self._batch.machine_id if self.node == self._batch.reporter else None),
-            rank=_first(said.rank, parsed.rank, self._said.rank),
+            node=node,
+            machine_id=said.machine_id or (self._batch.machine_id if own else None),
+            rank=_first(said.rank, rank, self._said.rank),
             local_rank=_first(said.local_rank, parsed.local_rank),
             pid=_first(said.pid, parsed.pid),
         )
+
+    def _printer(self, parsed: ParsedLine) -> Printer:
+        """Who printed the line: what its prefixes say, else what its source is."""
+        rank = _first(parsed.rank, _rank_in_world(parsed))
+        node = parsed.node or (None if parsed.pod else self.node) or None
+        return Printer(
+            node=node, pod=parsed.pod, rank=_first(rank, self._said.rank), local_rank=parsed.local_rank,
+            pid=parsed.pid, cuda_dev=parsed.cuda_dev, task=parsed.task, process_group=parsed.pg,
+            group_rank=parsed.pg_rank, node_of_source=node is not None and parsed.node is None,
+            rank_of_source=rank is None and self._said.rank is not None,
+        )  # fmt: skip
 
     def _bind_by_communicator(self, event: Event) -> None:
         """The last resort for a job key: the id of the first communicator, which is the world's."""
@@ -279,7 +389,9 @@ class SourceReader:
         subject, key = event.subject, self._memory.job
         world, numbered = event.attributes.get("nranks"), event.attributes.get("rank")
         rank = int(numbered) if world and numbered else subject.rank
-        if not match.placement or key is None or subject.node is None or rank is None:
+        # A number in an environment may be of a node; the rank in a part of a communicator is none of the job.
+        tells = match.placement and match.event != "env.variable" and "parent" not in event.attributes
+        if not tells or key is None or subject.node is None or rank is None:
             return
         job = self._here.jobs[key]
         span = PlacementSpan(
@@ -310,6 +422,12 @@ class SourceReader:
         if self._batch.run != "live" or when.aligned_ns is None:
             return True
         return when.hi_ns >= self._memory.seen_ns - FIRST_SIGHT_NS
+
+
+def _rank_in_world(parsed: ParsedLine) -> int | None:
+    """The rank inside torch's default group, which is the rank of the job."""
+    group = parsed.pg or ""
+    return parsed.pg_rank if group == "0" or group.endswith("(default_pg)") else None
 
 
 def _first(*values: int | None) -> int | None:

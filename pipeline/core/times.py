@@ -9,9 +9,18 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.stamps import Stamp, resolve
-from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, Progress, RawBatch, RawLine
-from schemas.vocabulary import Quality, Run
+from pipeline.core.dating import NOTHING_SAID, Dating
+from pipeline.core.stamps import EARLIEST_NS, LATEST_NS, Stamp, date_of, resolve
+from schemas.records import (
+    TIME_MAX_NS,
+    TIME_MIN_NS,
+    ClockClaim,
+    ClockStamp,
+    Progress,
+    RawBatch,
+    RawLine,
+)
+from schemas.vocabulary import Inferred, Quality, Run
 
 SECOND_NS: Final = 1_000_000_000
 DAY_NS: Final = 86_400 * SECOND_NS
@@ -19,9 +28,13 @@ DAY_NS: Final = 86_400 * SECOND_NS
 DEFAULT_BOUND_NS: Final = 5 * SECOND_NS
 # printk's clock and CLOCK_MONOTONIC may run apart; crystals stay within 100 ppm of each other.
 KERNEL_CLOCK_PPM: Final = 100
-# A stamp outside these years is a clock that was never set, not a time.
-EARLIEST_NS: Final = 1_104_537_600 * SECOND_NS  # 2005-01-01
-LATEST_NS: Final = 3_786_912_000 * SECOND_NS  # 2090-01-01
+# `dmesg --ctime` computes times from the boot clock: on long uptimes they are off by seconds.
+COMPUTED_NS: Final = 5 * SECOND_NS
+COMPUTED: Final = frozenset({"dmesg_ctime", "dmesg_iso", "dmesg_reltime"})
+# The clock of a BMC is often set by nobody: a quartz that is off by 30 ppm for a year.
+BMC_BOUND_NS: Final = 900 * SECOND_NS
+BMC: Final = frozenset({"ipmi_sel"})
+KERNEL_STAMP_NS: Final = 1_000
 # A batch may have waited in a spool for days; it cannot come from the future.
 FUTURE_NS: Final = 60 * SECOND_NS
 PAST_NS: Final = 60 * DAY_NS
@@ -30,6 +43,8 @@ PAST_NS: Final = 60 * DAY_NS
 class When(Struct, frozen=True, kw_only=True):
     """When a line was written: somewhere in [raw_ns, raw_ns + resolution_ns] on clock `clock_id`, and what that
     means on the reference timeline. Readings of one clock compare exactly; readings of two only through bounds.
+
+    `kernel`: the kernel's own stamp, where there is one beside. `inferred`: what of the time nobody states.
     """
 
     clock_id: str = ""
@@ -39,22 +54,15 @@ class When(Struct, frozen=True, kw_only=True):
     lo_ns: int = TIME_MIN_NS
     hi_ns: int = TIME_MAX_NS
     quality: Quality = "none"
+    kernel: ClockStamp | None = None
+    inferred: tuple[Inferred, ...] = ()
 
 
 UNKNOWN: Final = When()
 
 
-def zone_offset_s(zone: str) -> int | None:
-    """Seconds east of UTC of `+02:00`, `-0530`, `Z` or `UTC`; None where it is not written so."""
-    if zone in ("Z", "UTC"):
-        return 0
-    sign, digits = zone[:1], zone[1:].replace(":", "")
-    if sign not in "+-" or len(digits) != 4 or not digits.isdecimal():
-        return None
-    return (1 if sign == "+" else -1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
-
-
 NO_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=DEFAULT_BOUND_NS, by="default")
+BMC_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=BMC_BOUND_NS, by="default")
 
 
 def claim_of(batch: RawBatch, node: str) -> ClockClaim:
@@ -88,45 +96,115 @@ def clock_fault(run: Run, batch_wall_ns: int, arrival_ns: int) -> str | None:
 
 def wall_time(wall_ns: int, resolution_ns: int, node: str, batch: RawBatch) -> When:
     """Bounds of a reading of the wall clock of `node`, in ns."""
-    if not EARLIEST_NS <= wall_ns < LATEST_NS:
+    return _bounds(wall_ns, resolution_ns, f"{node}/wall", claim_of(batch, node))
+
+
+def _bounds(
+    wall_ns: int, resolution_ns: int, clock_id: str, claim: ClockClaim, *, off_ns: int = 0,
+    slack_ns: tuple[int, int] = (0, 0),
+) -> When:  # fmt: skip
+    """Bounds of a reading of a clock of which something is claimed.
+
+    `off_ns`: the reading was computed and may be so far off; `slack_ns`: the whole clock may be, to either side.
+    """
+    if not EARLIEST_NS <= wall_ns - off_ns < LATEST_NS:
         return UNKNOWN
-    claim = claim_of(batch, node)
     reference = wall_ns + claim.offset_ns
     return When(
-        clock_id=f"{node}/wall",
-        raw_ns=wall_ns,
-        resolution_ns=resolution_ns,
+        clock_id=clock_id,
+        raw_ns=wall_ns - off_ns,
+        resolution_ns=resolution_ns + 2 * off_ns,
         aligned_ns=reference,
-        lo_ns=reference - claim.bound_ns,
-        hi_ns=reference + resolution_ns + claim.bound_ns,
-        quality="holdover" if claim is NO_CLAIM else "good",
+        lo_ns=max(reference - off_ns - claim.bound_ns - slack_ns[0], TIME_MIN_NS),
+        hi_ns=min(reference + resolution_ns + off_ns + claim.bound_ns + slack_ns[1], TIME_MAX_NS),
+        quality="holdover" if claim is NO_CLAIM or claim is BMC_CLAIM else "good",
     )
 
 
-def kernel_time(stamp_ns: int, resolution_ns: int, node: str, batch: RawBatch) -> When:
-    """Bounds of a stamp on the kernel's boot clock (ns since boot), through the batch's clock reading."""
-    reading = batch.clock
+def kernel_time(
+    stamp_ns: int, resolution_ns: int, node: str, batch: RawBatch, source: str = "", dating: Dating = NOTHING_SAID
+) -> When:
+    """Bounds of a stamp on the kernel's boot clock (ns since boot): through the batch's clock reading, else through
+    what was inferred of the source; without either it stays on the clock of its boot.
+    """
+    reading, boot = batch.clock, dating.boot
+    own = ClockStamp(
+        clock_id=f"{node}/{batch.boot_id or source}/kernel", raw_ns=stamp_ns, resolution_ns=resolution_ns
+    )  # fmt: skip
+    when = UNKNOWN
     if reading.wall_ns != 0:
-        age_ns = reading.mono_ns - stamp_ns
-        drift_ns = abs(age_ns) * KERNEL_CLOCK_PPM // 1_000_000
-        when = wall_time(reading.wall_ns - age_ns - drift_ns, resolution_ns + 2 * drift_ns, node, batch)
-        if when.aligned_ns is not None:
-            return msgspec.structs.replace(when, aligned_ns=when.aligned_ns + drift_ns)
-    return When(clock_id=f"{node}/{batch.boot_id}/kernel", raw_ns=stamp_ns, resolution_ns=resolution_ns)
+        when = _placed(own, reading.mono_ns, reading.wall_ns, 0, node, batch)
+    elif boot is not None:
+        named = _boot_stamp(stamp_ns, boot.wall_ns - boot.boot_ns, node)
+        when = _placed(named, boot.boot_ns, boot.wall_ns, boot.bound_ns, node, batch, inferred=("boot",))
+    if when is UNKNOWN:
+        return When(clock_id=own.clock_id, raw_ns=stamp_ns, resolution_ns=resolution_ns)
+    return when
 
 
-def stamped(stamp: Stamp, year: int | None, zone_s: int, hint_ns: int | None, node: str, batch: RawBatch) -> When:
-    """Bounds of a parsed wall-clock stamp; `year` and `zone_s` stand in for what it leaves out."""
-    resolved = resolve(stamp, year=year, zone_offset_s=zone_s, hint_unix_ns=hint_ns)
+def _placed(
+    own: ClockStamp, boot_ns: int, wall_ns: int, bound_ns: int, node: str, batch: RawBatch,
+    inferred: tuple[Inferred, ...] = (),
+) -> When:  # fmt: skip
+    """A stamp of the boot clock on the wall clock, by a moment on both."""
+    age_ns = boot_ns - own.raw_ns
+    off_ns = abs(age_ns) * KERNEL_CLOCK_PPM // 1_000_000 + bound_ns
+    claim = claim_of(batch, node)
+    when = _bounds(wall_ns - age_ns, own.resolution_ns, f"{node}/wall", claim, off_ns=off_ns)
+    return when if when is UNKNOWN else msgspec.structs.replace(when, kernel=own, inferred=inferred)
+
+
+def _boot_stamp(stamp_ns: int, began_ns: int, node: str) -> ClockStamp:
+    """The kernel's stamp of a boot that nobody names: the minute (UTC) in which it began does."""
+    days, minute = divmod(began_ns // (60 * SECOND_NS), 1440)
+    year, month, day = date_of(days)
+    boot = f"{year}-{month:02}-{day:02}T{minute // 60:02}:{minute % 60:02}Z"
+    return ClockStamp(clock_id=f"{node}/{boot}/kernel", raw_ns=stamp_ns, resolution_ns=KERNEL_STAMP_NS)
+
+
+def stamped(
+    stamp: Stamp, dating: Dating, hint_ns: int | None, node: str, batch: RawBatch, *, source: str = "",
+    read_ns: int | None = None, boot_ns: int | None = None,
+) -> When:  # fmt: skip
+    """Bounds of a parsed wall-clock stamp. What it leaves out is told by `dating`, near `hint_ns`, before `read_ns`.
+
+    `boot_ns`: the kernel's stamp of the same line.
+    """
+    resolved = resolve(
+        stamp, year=dating.year, zone_offset_s=dating.zone_s, hint_unix_ns=hint_ns, read_unix_ns=read_ns
+    )  # fmt: skip
     if resolved is None:
         return UNKNOWN
-    return wall_time(*resolved, node, batch)
+    wall_ns, resolution_ns = resolved
+    slack_ns, is_computed = dating.slack_ns(stamp), stamp.kind in COMPUTED
+    clock, claim = "wall", claim_of(batch, node)
+    if stamp.kind in BMC:
+        clock, claim = "bmc", BMC_CLAIM
+    elif not stamp.has_date and dating.spread_ns:
+        # Right but for the day, so comparable with itself alone.
+        clock = f"{source}/wall"
+    elif slack_ns != (0, 0):
+        # Not comparable with the clocks of the node that have a known zone.
+        clock = "local"
+    off_ns = COMPUTED_NS if is_computed else 0
+    when = _bounds(wall_ns, resolution_ns, f"{node}/{clock}", claim, off_ns=off_ns, slack_ns=slack_ns)
+    if when is UNKNOWN:
+        return when
+    kernel = None
+    if boot_ns is not None:
+        kernel = _boot_stamp(boot_ns, wall_ns - boot_ns, node)
+    elif is_computed:
+        kernel = ClockStamp(clock_id=f"{node}/{source}/dmesg", raw_ns=wall_ns, resolution_ns=resolution_ns)
+    inferred = dating.marks(stamp)
+    return msgspec.structs.replace(when, kernel=kernel, inferred=inferred) if kernel or inferred else when
 
 
-def transported(line: RawLine, node: str, batch: RawBatch) -> When | None:
+def transported(
+    line: RawLine, node: str, batch: RawBatch, source: str = "", dating: Dating = NOTHING_SAID
+) -> When | None:
     """Bounds where the transport itself carries the time (kmsg, journal); None where it does not."""
     if line.kernel_time_ns is not None:
-        return kernel_time(line.kernel_time_ns, 1_000, node, batch)
+        return kernel_time(line.kernel_time_ns, 1_000, node, batch, source, dating)
     if line.time_unix_nano is not None:
         return wall_time(line.time_unix_nano, 1_000, node, batch)
     return None
@@ -140,7 +218,7 @@ def unstamped(line: RawLine, since: When, node: str, batch: RawBatch) -> When:
             return UNKNOWN
         return When(
             clock_id=since.clock_id, raw_ns=since_raw_ns, resolution_ns=TIME_MAX_NS - since_raw_ns,
-            aligned_ns=since.aligned_ns, lo_ns=since.lo_ns,
+            aligned_ns=since.aligned_ns, lo_ns=since.lo_ns, inferred=since.inferred,
         )  # fmt: skip
     seen = wall_time(line.observed_time_unix_nano, 0, node, batch)
     if seen is UNKNOWN or seen.raw_ns is None:

@@ -76,11 +76,10 @@ class Reported(Struct, frozen=True, kw_only=True):
 
 def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
     """All conclusions of one investigation, the main one first. Empty where nothing failed."""
-    items = [
-        Resolved(episode=e, subject=placement.resolve(e.subject, e.first.aligned_time_unix_nano)) for e in episodes
-    ]
+    items = [Resolved(episode=e, subject=placement.subject(e.first)) for e in episodes]
     failures = [item for item in items if item.episode.name in FAILURES]
-    known = placement.world_size is not None and len(placement.ranks) >= placement.world_size
+    placed = sum(entity.node is not None for entity in placement.ranks.values())
+    known = placement.world_size is not None and placed >= placement.world_size
     chains = [
         chain
         for chain in chains_of(items, rules, placed=known)

@@ -1,8 +1,9 @@
 """Why a line is what it is: prefixes that come off, the signal that matches, and where near ones stop."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from pipeline.core.parse import parse_line
@@ -37,6 +38,16 @@ class Explanation(Struct, frozen=True, kw_only=True):
     match: Match | None
     units: dict[str, str]
     near: list[Near]
+
+
+def shape(said: Explanation) -> dict[str, Any]:
+    """An explanation as plain values."""
+    match = said.match
+    read = match and {
+        "signal": match.signal, "event": match.event, "role": match.role, "severity": match.severity,
+        "label": match.label, "scope": match.scope, "attributes": match.attributes,
+    }  # fmt: skip
+    return {**msgspec.to_builtins(msgspec.structs.replace(said, match=None)), "match": read}
 
 
 def explain(line: str, signals: SignalSet) -> Explanation:

@@ -541,3 +541,14 @@ def test_where_a_source_is_cut_into_batches_does_not_change_its_events(size: int
         events.extend(event for batch in batches(outputs) for event in batch.events)
     whole = batches(_apply(_fold(), raw_batch("beta", 1, lines, attributes=attributes)))
     assert events == [event for batch in whole for event in batch.events]
+
+
+def test_a_line_with_a_hint_that_no_pattern_fits_is_counted_and_opens_nothing() -> None:
+    missed = "NET/IB : Got completion from peer 10.9.0.7<50321> with satus={}"
+    lines = raw_lines("rank1", [missed.format(number) for number in range(3)])
+    outputs = _apply(_fold(), raw_batch("beta", 1, lines, attributes={"rank1": application("beta")}))
+    events = [event for batch in batches(outputs) for event in batch.events]
+    near = [event for event in events if event.name == "unmatched.near_miss"]
+    assert [(e.count, e.attributes["signal"], e.alerts, e.role) for e in near] == [
+        (3, "nccl.ib.completion", False, "noise")
+    ]

@@ -2,9 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pipeline.core.order import canonical, lag_ns, order
-from schemas.records import TIME_MAX_NS, Event
+from schemas.records import TIME_MAX_NS, ClockStamp, Event
 from tests.strategies import SECOND, T0, any_events, event
 
 
@@ -64,6 +65,20 @@ def test_a_stamp_of_a_kernel_without_a_wall_clock_compares_with_its_own_kernel_o
     other = event("c", at_ns=T0, node="alpha", bound_ns=TIME_MAX_NS // 2)
     assert order(a, b) == "before"
     assert order(a, other) == "concurrent"
+
+
+def test_stamps_of_one_kernel_are_exact_where_the_wall_clock_is_coarse() -> None:
+    def stamped(name: str, raw_ns: int, boot: str = "alpha/b1/kernel", **fields: object) -> Event:
+        kernel = ClockStamp(clock_id=boot, raw_ns=raw_ns, resolution_ns=1_000)
+        return structs.replace(event(name, at_ns=T0, resolution_ns=SECOND, **fields), kernel=kernel)  # type: ignore[arg-type]
+
+    a, b = stamped("a", 700_000, source="kern.log"), stamped("b", 800_000, source="dmesg.log")
+    assert (order(a, b), order(b, a)) == ("before", "after")
+    assert lag_ns(a, b) == (99_000, 101_000)
+    other = stamped("c", 5_000, "alpha/b2/kernel", source="dmesg.log")
+    assert order(a, other) == "concurrent"
+    assert lag_ns(a, other) == (-SECOND, SECOND)
+    assert order(a, event("d", at_ns=T0 + 2 * SECOND, source="rank0.log")) == "before"
 
 
 def test_the_lag_between_clocks_is_as_wide_as_the_bounds() -> None:

@@ -38,8 +38,8 @@ CASES: list[tuple[str, str, dict[str, object]]] = [
     ("[56701.234567] [  T1946] hello", "hello", {"boot_ns": 56_701_234_567_000, "process": "kernel"}),
     ("6,1234,56701234567,-,caller=T1;hello", "hello", {"boot_ns": 56_701_234_567_000, "process": "kernel"}),
     (NCCL + "hello", "hello", {"node": "gpu03", "pid": 4711, "cuda_dev": 5}),
-    ("[2026-08-10 15:36:05] gpu03:4711:4890 [5] init.cc:1356 NCCL WARN hello", "hello", {"node": "gpu03"}),
-    ("gpu03:4711:4890 [5] misc/socket.cc:50 (ncclSocketConnect) NCCL WARN hello", "hello", {"cuda_dev": 5}),
+    ("[2026-08-10 15:36:05] gpu03:4711:4890 [5] init.cc:1356 NCCL WARN hello", "NCCL WARN hello", {"node": "gpu03"}),
+    ("gpu03:4711:4890 [5] misc/socket.cc:50 (ncclSocketConnect) NCCL WARN hello", "NCCL WARN hello", {"cuda_dev": 5}),
     ("gpu03: [rank3]: " + NCCL + "hello", "hello", {"node": "gpu03", "rank": 3}),
     ("7: [default1]:[rank3]: hello", "hello", {"task": 7, "local_rank": 1, "rank": 3}),
     ("WARNING:torch.distributed.elastic.multiprocessing.api:hello", "hello", {}),
@@ -52,6 +52,60 @@ CASES: list[tuple[str, str, dict[str, object]]] = [
     ("\x1b[31m[rank3]:\x1b[0m hello", "hello", {"rank": 3}),
     ("10%|#    | 1/10\r20%|##   | 2/10\r[rank3]: hello", "hello", {"rank": 3}),
     ("[rank3]: hello\r", "hello", {"rank": 3}),
+    ("[rank3]: 10%|#  | 1/10\r20%|## | 2/10\rhello", "hello", {"rank": 3}),
+    ("\ufeffgpu01: hello\x00", "hello", {"node": "gpu01"}),
+    ("[default3]:  File \"x.py\", line 3", "  File \"x.py\", line 3", {"local_rank": 3}),
+    ("[trainer 9]:hello", "hello", {"rank": 9, "local_rank": None}),
+    ("P0  3: hello", "hello", {"task": 3}),
+    ("[prterun-gpu01-77@1,3]<stdout>: hello", "hello", {"rank": 3, "node": None}),
+    ("[prterun-gpu01-77@1,3][gpu02:4711]<stderr>: hello", "hello", {"rank": 3, "node": "gpu02", "pid": 4711}),
+    ("Mon Aug 10 15:36:05 2026[1,3]<stderr>:hello", "hello", {"rank": 3}),
+    ("Mon Aug 10 15:36:05 2026<stdout>:hello", "hello", {"rank": None}),
+    ("[1,mpirank:3,algo-2]<stderr>:hello", "hello", {"rank": 3}),
+    ("10.9.0.5: hello", "hello", {"node": "10.9.0.5"}),
+    ("gpu01.hpc.example: [rank3]: hello", "hello", {"node": "gpu01.hpc.example", "rank": 3}),
+    ("[pod/train-0/main] gpu01: 3: hello", "hello", {"pod": "train-0", "node": "gpu01", "task": 3}),
+    ("train-0-worker-1 pytorch [rank1]: hello", "hello", {"pod": "train-0-worker-1", "rank": 1}),
+    ("(Worker pid=201, ip=10.0.0.5) hello [repeated 7x across cluster]", "hello", {"pid": 201, "count": 7}),
+    ("(pid=201) hello [repeated 7x across cluster] (Ray deduplicates logs by default. Set RAY_DEDUP_LOGS=0 to disable "
+     "log deduplication, or see https://docs.ray.io/ for more options.)", "hello", {"pid": 201, "count": 7}),
+    ("(raylet, ip=10.0.0.5) hello", "hello", {"process": "raylet", "node": "10.0.0.5"}),
+    ("[2026-08-10 15:36:05,123 E 4711 4730] (raylet) node_manager.cc:3065: hello", "hello", {}),
+    ("2026-08-10 15:36:05,123\tERROR worker.py:401 -- hello", "hello", {}),
+    ("2026-08-10 15:36:05.123456: E external/xla/xla/service/rendezvous.cc:98] hello", "hello", {}),
+    ("2026-08-10 15:36:05,123: rank3[4711][MainThread]: ERROR: composer.trainer: hello", "hello",
+     {"rank": 3, "pid": 4711}),
+    ("[INFO|trainer.py:1234] 2026-08-10 15:36:05,123 >> hello", "hello", {}),
+    ("submitit WARNING (2026-08-10 15:36:05,123) - hello", "hello", {}),
+    ("INFO 08-10 15:36:05 [model_runner.py:943] hello", "hello", {}),
+    ("[gpu03:12345] hello", "hello", {"node": "gpu03", "pid": 12345}),
+    ("[1786347365.123456] [gpu01:4711 :0] hello", "hello", {"node": "gpu01", "pid": 4711}),
+    ("2026-08-10T15:36:05.1234567Z ##[error]hello", "hello", {}),
+    ("[2026-08-10T15:36:05.123] [4242.0] error: hello", "error: hello", {}),
+    ("3: slurmstepd: error: hello", "error: hello", {"task": 3, "process": "slurmstepd"}),
+    ("Aug 10 15:36:05 gpu01 python[123]: #033[31m[rank3]: hello#033[0m#011now", "hello\tnow",
+     {"node": "gpu01", "rank": 3}),
+    ("Aug 10 15:36:05 gpu01 python[123]: one#012two#015", "one\ntwo", {"pid": 123}),
+    ('2026-08-10T15:36:05.1Z stderr F {"message": "[rank3]: hello", "level": "error"}', "hello", {"rank": 3}),
+    ('{"log": "{\\"msg\\": \\"hello\\", \\"rank\\": 3}\\n", "kubernetes": {"pod_name": "t-0", "host": "gpu01"}}',
+     "hello", {"rank": 3, "pod": "t-0", "node": "gpu01"}),
+    ('{"labels": {"pod": "t-0"}, "line": "hello", "timestamp": "2026-08-10T15:36:05Z"}', "hello", {"pod": "t-0"}),
+    ('{"@timestamp": "2026-08-10T15:36:05Z", "message": "hello", "host": {"name": "gpu01"}, "log": {"offset": 7}}',
+     "hello", {"node": "gpu01"}),
+    ('{"event": "hello", "level": "error", "timestamp": "2026-08-10T15:36:05Z"}', "hello", {}),
+    ('{"message": "lost", "exc_info": "Traceback (most recent call last):\\nKeyError: 1"}',
+     "lost\nTraceback (most recent call last):\nKeyError: 1", {}),
+    ('{"MESSAGE": ["one", "two"], "_HOSTNAME": "gpu01"}', "one\ntwo", {"node": "gpu01"}),
+    ('time="2026-08-10T15:36:05.123Z" level=error msg="no \\"x\\"" error="exit status 1" id=ab',
+     'no "x" error="exit status 1" id=ab', {}),
+    ('ts=2026-08-10T15:36:05.123Z caller=main.go:7 level=error msg="hello"',
+     "hello caller=main.go:7", {}),
+    ('Aug 10 15:36:05 gpu01 dockerd[77]: time="2026-08-10T15:36:05Z" level=error msg="hello"',
+     "hello", {"pid": 77}),
+    ('{"kind": "Event", "type": "Warning", "reason": "Evicted", "message": "low on memory", '
+     '"involvedObject": {"kind": "Pod", "name": "t-0"}, "lastTimestamp": "2026-08-10T15:36:05Z"}',
+     "kubectl events: LASTSEEN=2026-08-10T15:36:05Z, TYPE=Warning, REASON=Evicted, OBJECT=pod/t-0, "
+     "MESSAGE=low on memory", {}),
 ]  # fmt: skip
 
 
@@ -69,7 +123,13 @@ def test_prefixes_come_off_and_say_who_wrote(line: str, body: str, context: dict
         "python3: can't open file", "eth0: link up", "[1, 2, 3] is a list", "[tensor] x", "(x) y", "{not json}",
         "  time      : 2026-03-04_05:06:07", "NVRM: hello", "rank3: hello", "step10: hello", "{\"a\": 1}", "[]",
         "bond0: (slave ens3np0): link status definitely down, disabling slave", "[E] x", "12 files",
-        "slurmstepd: error: *** STEP", "EDAC MC0: 1 CE", "http://x: y", "cuda:0: hello", "Aug hello",
+        "EDAC MC0: 1 CE", "http://x: y", "cuda:0: hello", "Aug hello", "conv1: hello", "resnet50: loaded",
+        "llama-7b: loading", "sha256: 0a1b", "fp16: on", "p99: 3.1 ms", "warm-up: done", "gpu3: 74 C",
+        "nvidia-uvm: hello",
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20034", "ata1.00: failed command", "e1000e: hello", "12:34 hello",
+        "pdsh@head: gpu07: ssh exited with exit code 1", "[step:100] hello", "[cuda:10] hello", "(a, b) c", "key=value",
+        "level=3 reached", "epoch-3 train loss 0.5", "stderr goes to /dev/null", "{\"message\": 7}",
+        "issue #012 is open",
     ],
 )  # fmt: skip
 def test_text_that_looks_like_a_prefix_stays(line: str) -> None:
@@ -77,6 +137,25 @@ def test_text_that_looks_like_a_prefix_stays(line: str) -> None:
     assert parsed.body == line
     assert parsed.wrappers == ()
     assert parsed.node is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trainer started: hello", "checkpoint saved: /ckpt/7", "epoch done: 3", "some error: hello", "model loaded: x",
+        "gpu01 says hello", "worker failed: exit", "issue #012 is open",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stamp", ["2026-08-10 15:36:05,123 ", "[2026-08-10 15:36:05] ", "2026-08-10T15:36:05Z "])
+def test_text_behind_a_stamp_is_no_host(stamp: str, text: str) -> None:
+    parsed = parse_line(stamp + text)
+    assert (parsed.body, parsed.node, parsed.process) == (text, None, None)
+
+
+@pytest.mark.parametrize("text", ["conv1: hello", "gpu01: hello", "3: hello", "[3/16] hello"])
+def test_what_names_a_machine_stands_outside_of_what_names_a_process(text: str) -> None:
+    parsed = parse_line(f"[rank3]: {text}")
+    assert (parsed.body, parsed.node, parsed.task) == (text, None, None)
 
 
 def test_the_journal_as_json_gives_clock_host_and_bytes() -> None:

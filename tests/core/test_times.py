@@ -4,12 +4,14 @@ import msgspec
 import pytest
 
 from pipeline.core import times
+from pipeline.core.dating import NOTHING_SAID, BootReading, Dating
 from pipeline.core.parse import parse_line
 from pipeline.core.stamps import Stamp
 from pipeline.core.times import DAY_NS, DEFAULT_BOUND_NS, When
-from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, ClockReading, RawBatch, RawLine
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, ClockReading, ClockStamp, RawBatch, RawLine
 from tests.strategies import SECOND, T0, raw_batch, raw_progress
 
+IN_2026 = Dating(year=2026, zone_is_stated=True)
 CLAIM = ClockClaim(offset_ns=-37 * SECOND, bound_ns=SECOND // 20, by="test")
 
 
@@ -64,24 +66,26 @@ def test_a_clock_that_was_never_set_gives_no_time(wall_ns: int) -> None:
     ],
 )
 def test_every_format_of_one_moment_gives_the_same_time(line: str, expected_ns: int) -> None:
-    when = times.stamped(_stamp(line), 2026, 0, None, "alpha", _batch())
+    when = times.stamped(_stamp(line), IN_2026, None, "alpha", _batch())
     assert when.aligned_ns == expected_ns
 
 
 def test_the_zone_of_the_source_is_used_where_the_stamp_has_none() -> None:
     line = "2026-03-04 07:06:07 x"
-    assert times.stamped(_stamp(line), 2026, 7200, None, "alpha", _batch()).aligned_ns == T0
+    assert times.stamped(_stamp(line), Dating(zone_s=7200), None, "alpha", _batch()).aligned_ns == T0
 
 
 def test_a_stamp_without_a_year_takes_the_one_nearest_to_the_hint() -> None:
     new_year_ns = 1_767_225_600 * SECOND  # 2026-01-01
     hint_ns = new_year_ns + 5 * SECOND
-    when = times.stamped(_stamp("Dec 31 23:59:59 alpha kernel: x"), None, 0, hint_ns, "alpha", _batch())
+    when = times.stamped(_stamp("Dec 31 23:59:59 alpha kernel: x"), NOTHING_SAID, hint_ns, "alpha", _batch())
     assert when.aligned_ns == new_year_ns - SECOND
 
 
 def test_a_stamp_without_a_year_and_without_any_hint_gives_no_time() -> None:
-    assert times.stamped(_stamp("Dec 31 23:59:59 alpha kernel: x"), None, 0, None, "alpha", _batch()) is times.UNKNOWN
+    assert (
+        times.stamped(_stamp("Dec 31 23:59:59 alpha kernel: x"), NOTHING_SAID, None, "alpha", _batch()) is times.UNKNOWN
+    )
 
 
 def test_a_kernel_stamp_becomes_wall_time_through_the_clock_reading() -> None:
@@ -199,3 +203,40 @@ def test_how_far_a_node_was_read_is_said_on_the_reference_timeline() -> None:
     claimed = msgspec.structs.replace(progress, clock_claim=CLAIM)
     assert times.read_through(claimed) == T0 + CLAIM.offset_ns - CLAIM.bound_ns
     assert times.read_through(raw_progress("alpha", through_ns=T0, kinds={"kernel": "off"})) == 0
+
+
+def test_what_dmesg_computes_is_wider_than_its_last_digit_and_exact_among_its_like() -> None:
+    when = times.stamped(_stamp("[Wed Mar  4 05:06:07 2026] x"), NOTHING_SAID, None, "alpha", _batch(), source="dmesg")
+    assert (when.clock_id, when.aligned_ns) == ("alpha/wall", T0)
+    assert (when.raw_ns, when.resolution_ns) == (T0 - times.COMPUTED_NS, SECOND + 2 * times.COMPUTED_NS)
+    assert when.lo_ns == T0 - times.COMPUTED_NS - DEFAULT_BOUND_NS
+    assert when.hi_ns == T0 + SECOND + times.COMPUTED_NS + DEFAULT_BOUND_NS
+    assert when.kernel == ClockStamp(clock_id="alpha/dmesg/dmesg", raw_ns=T0, resolution_ns=SECOND)
+
+
+def test_a_claim_does_not_speak_for_the_bmc() -> None:
+    when = times.stamped(_stamp("1a | 03/04/2026 | 05:06:07 | x"), NOTHING_SAID, None, "alpha", _batch(CLAIM))
+    assert (when.clock_id, when.aligned_ns, when.quality) == ("alpha/bmc", T0, "holdover")
+    assert (when.lo_ns, when.hi_ns) == (T0 - times.BMC_BOUND_NS, T0 + SECOND + times.BMC_BOUND_NS)
+
+
+def test_stamps_through_a_clock_reading_keep_the_exact_one_of_the_kernel_beside() -> None:
+    clock = ClockReading(raw_ns=0, mono_ns=10_000 * SECOND, boottime_ns=10_000 * SECOND, wall_ns=T0)
+    when = times.kernel_time(900 * SECOND, 1_000, "alpha", _batch(None, clock))
+    assert when.kernel == ClockStamp(clock_id="alpha/boot-alpha/kernel", raw_ns=900 * SECOND, resolution_ns=1_000)
+    assert when.inferred == ()
+
+
+def test_a_reading_of_the_clock_counts_more_than_one_that_was_inferred() -> None:
+    inferred = Dating(boot=BootReading(boot_ns=1_000 * SECOND, wall_ns=T0 + 77 * SECOND, bound_ns=SECOND))
+    clock = ClockReading(raw_ns=0, mono_ns=1_000 * SECOND, boottime_ns=1_000 * SECOND, wall_ns=T0)
+    when = times.kernel_time(1_000 * SECOND, 1_000, "alpha", _batch(None, clock), "dmesg", inferred)
+    assert (when.aligned_ns, when.inferred) == (T0, ())
+    alone = times.kernel_time(1_000 * SECOND, 1_000, "alpha", _batch(), "dmesg", inferred)
+    assert (alone.aligned_ns, alone.inferred) == (T0 + 77 * SECOND, ("boot",))
+    assert (alone.raw_ns, alone.resolution_ns) == (T0 + 76 * SECOND, 2 * SECOND + 1_000)
+
+
+def test_a_line_after_an_inferred_time_is_no_better_known() -> None:
+    since = times.stamped(_stamp("2026-03-04 05:06:07 x"), NOTHING_SAID, None, "alpha", _batch())
+    assert times.unstamped(_line(), since, "alpha", _batch()).inferred == ("zone",)

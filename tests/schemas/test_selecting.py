@@ -16,6 +16,7 @@ FAST, PLAIN = selector(SIGNALS), selector(SIGNALS, plain=True)
 PREFIXES = ["", *(match.removesuffix("hello") for p in load_prefixes().prefixes for match in p.entry.matches)]
 BODIES = [e.line for signal in SIGNALS.signals for e in signal.matches]
 BODIES += [e.line for signal in SIGNALS.signals for e in signal.misses]
+BODIES = [body for body in BODIES if "\n" not in body]
 NOISE = ["", "hello", "gpu01:4711:4890 [3] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "x" * 300]
 MARK = next(signal.matches[0].line for signal in SIGNALS.signals if signal.sampled)
 CAUSE = "NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus."

@@ -106,7 +106,9 @@ def test_lines_arrive_in_order_with_their_sources_attributes(config: Config, sin
     batch = sink.batches()[0]
 
     assert sink.bodies() == ["one", "two", "three"]
-    assert batch.source_attributes == {"rank0.log": {"kind": "application", "rank": "0", "time.zone": "+05:30"}}
+    assert batch.source_attributes == {
+        "rank0.log": {"kind": "application", "rank": "0", "time.zone": "+05:30", "time.inferred": "zone"}
+    }
     assert sink.progress()[-1].sources[0].attributes["time.zone"] == "+05:30"
     assert (batch.cluster, batch.reporter, batch.run) == ("c", "n1", "live")
     assert batch.clock.raw_ns > 0

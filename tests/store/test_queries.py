@@ -26,8 +26,8 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "silent_nodes": ({}, {"problem": "silent", "reporter": "n1"}),
     "placement_of_job": ({"job": "job7"}, {"rank": 0, "node": "n1", "pci_bus_id": "0000:30:00.0"}),
     "xid_by_node": ({}, {"node": "n1", "xid": 79, "lines": 6, "events": 3}),
-    "near_misses": ({"days": 3650}, {"signal": "nvrm.xid", "hint": "Xid (PCI:", "lines": 5, "nodes": 1}),
-    "unknown_errors": ({"days": 3650}, {"shape": "widget # failed after # s", "lines": 4, "nodes": 1}),
+    "near_misses": ({"days": "3650"}, {"signal": "nvrm.xid", "hint": "Xid (PCI:", "lines": 5, "nodes": 1}),
+    "unknown_errors": ({"days": "3650"}, {"shape": "widget # failed after # s", "lines": 4, "nodes": 1}),
     "evidence_latency": ({}, {"incidents": 1, "p50_s": 2.377}),
 }
 WITH_REPLAYED = [
