@@ -10,7 +10,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check bench fuzz schemas lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check bench fuzz schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-9s%s\n", n, $$0}'
@@ -40,6 +40,9 @@ bench: $(VENV)/.dev need-java ## throughput and latency, next to bare Kafka and 
 
 schemas: $(VENV)/.dev ## write schemas/v1/*.schema.json after a change of a record
 	$(PY) -m schemas.generate
+
+docs: $(VENV)/.dev ## write docs/signals.md and docs/metrics.md
+	$(PY) -m pipeline.rulebook.reference && $(PY) -m pipeline.metrics > docs/metrics.md
 
 lock: need-python ## resolve all dependencies anew and pin them in requirements.lock
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

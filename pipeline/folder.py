@@ -1,33 +1,12 @@
-"""Looks at a folder of logs and works out what each file is: node, rank, kind, clock. Needs no manifest.
-
-An optional `rootrank.toml` in the folder states what the files do not say:
-
-    cluster = "alpha"          # default "local"
-    job_id = "4711"            # default: the folder is one job, named after it
-    time_zone = "+02:00"       # of stamps without a zone; default: what stamps beside them show, else UTC
-    year = 2026                # of stamps without a year; default: what stamps beside them show
-
-    [nodes.gpu01]
-    clock_offset_s = -7.25     # reference time minus this node's wall clock
-    clock_bound_s = 0.02
-    wall_time = "2026-03-04T01:00:00Z"   # what the node's wall clock showed …
-    uptime_s = 0.0                       # … at this kernel stamp; places bare kernel stamps
-    machine_id = "…"
-
-    [files."gpu01/rank3.log"]
-    node = "gpu01"
-    rank = 3
-    kind = "application"       # or kernel, service
+"""Looks at a folder of logs and works out what each file is: node, rank, kind, clock. Needs no manifest; an optional
+`rootrank.toml` states what the files do not say (`pipeline/manifest.py`).
 """
 
-import calendar
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sized
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -38,56 +17,14 @@ from pipeline.core.parse import is_kmsg, is_kmsg_continuation, parse_line
 from pipeline.core.stamps import DAY_NS, date_of, zone_offset_s
 from pipeline.layouts import KERNEL_NAMES, Layout, host_in, layout_of, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
+from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
 from pipeline.objects import holds_records, is_document, object_lines
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading, Gap
 
-MANIFEST: Final = "rootrank.toml"
 SAMPLE_LINES: Final = 400
 TAIL_BYTES: Final = 32 * 1024
-SECOND_NS: Final = 1_000_000_000
-# What fits the records' integers: a clock that starts at 1970 is off by half of this.
-MAX_SECONDS: Final = 4e9
-YEARS: Final = range(1970, 2262)
-COUNTS: Final = range(2**31)
 _WORD: Final = re.compile(r"[\w-]+")
-
-Kind = Literal["kernel", "application", "service"]
-
-
-class ManifestError(ValueError):
-    """A rootrank.toml that cannot be used; the text names file and key."""
-
-
-class NodeFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a manifest says of a node."""
-
-    clock_offset_s: float | None = None
-    clock_bound_s: float = 0.0
-    wall_time: str | None = None
-    uptime_s: float = 0.0
-    boot_id: str = ""
-    machine_id: str | None = None
-
-
-class FileFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a manifest says of a file."""
-
-    node: str | None = None
-    rank: int | None = None
-    kind: Kind | None = None
-
-
-class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The optional rootrank.toml of a folder."""
-
-    cluster: str = "local"
-    job_id: str | None = None
-    attempt: int = 0
-    time_zone: str | None = None
-    year: int | None = None
-    nodes: dict[str, NodeFacts] = {}
-    files: dict[str, FileFacts] = {}
 
 
 class SourcePlan(Struct, frozen=True, kw_only=True):
@@ -139,7 +76,7 @@ class _Look(Struct, kw_only=True):
 def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
     """Work out the plan of files and folders. `node` names the node of files that do not say theirs."""
     paths = list(paths)
-    manifest = _manifest(paths)
+    manifest = manifest_of(paths)
     looks, gaps, unreadable = [], [], []
     for name, path in _files(paths):
         try:
@@ -179,61 +116,6 @@ def _without_a_year(looks: list[_Look], datings: dict[str, Dating]) -> list[Gap]
 
 def _and_more(names: Sized) -> str:
     return f" (and of {len(names) - 1} more)" if len(names) > 1 else ""
-
-
-def _manifest(paths: list[Path]) -> Manifest:
-    for path in paths:
-        file = path / MANIFEST if path.is_dir() else path.parent / MANIFEST
-        if file.is_symlink() or file.exists():
-            return _read_manifest(file)
-    return Manifest()
-
-
-def _read_manifest(file: Path) -> Manifest:
-    name = printable(str(file))
-    if not file.is_file():
-        raise ManifestError(f"{name}: no regular file; move it away, or write the manifest there")
-    try:
-        manifest = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Manifest)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, OSError) as error:
-        raise ManifestError(f"{name}: {error}") from None
-    if wrong := _wrong_value(manifest):
-        raise ManifestError(f"{name}: {wrong}")
-    return manifest
-
-
-def _wrong_value(manifest: Manifest) -> str | None:
-    """The first value that cannot be true, by its key, and what to write."""
-    if manifest.time_zone is not None and zone_offset_s(manifest.time_zone) is None:
-        return f"time_zone {manifest.time_zone!r}: write it as +02:00"
-    if manifest.year is not None and manifest.year not in YEARS:
-        return f"year {manifest.year}: write one of {YEARS[0]} to {YEARS[-1]}"
-    if manifest.attempt not in COUNTS:
-        return f"attempt {manifest.attempt}: write a number of 0 or more"
-    for name, facts in manifest.files.items():
-        if facts.rank is not None and facts.rank not in COUNTS:
-            return f'files."{name}".rank {facts.rank}: write a number of 0 or more'
-    return next((wrong for name, node in manifest.nodes.items() if (wrong := _wrong_node_value(name, node))), None)
-
-
-def _wrong_node_value(name: str, facts: NodeFacts) -> str | None:
-    # A comparison with a NaN is never true.
-    if facts.clock_offset_s is not None and not abs(facts.clock_offset_s) <= MAX_SECONDS:
-        return f"nodes.{name}.clock_offset_s {facts.clock_offset_s}: write seconds, reference minus this clock"
-    if not 0 <= facts.clock_bound_s <= MAX_SECONDS:
-        return f"nodes.{name}.clock_bound_s {facts.clock_bound_s}: write seconds of 0 or more"
-    if not 0 <= facts.uptime_s <= MAX_SECONDS:
-        return f"nodes.{name}.uptime_s {facts.uptime_s}: write seconds of 0 or more"
-    if facts.wall_time is not None and not _is_moment(facts.wall_time):
-        return f"nodes.{name}.wall_time {facts.wall_time!r}: write an RFC 3339 time"
-    return None
-
-
-def _is_moment(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).year in YEARS
-    except ValueError:
-        return False
 
 
 def _job_name(paths: list[Path]) -> str:
@@ -377,8 +259,8 @@ def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs
             sources = [_undated(source) if source.kind == "application" else source for source in sources]
         plans.append(
             NodePlan(
-                reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=_reading(facts),
-                claim=_claim(facts), sources=sources,
+                reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=reading_of(facts),
+                claim=claim_of(facts), sources=sources,
             )
         )  # fmt: skip
     return plans
@@ -415,22 +297,3 @@ def _source(look: _Look, node: str, manifest: Manifest, dating: Dating, job: str
 
 def _undated(source: SourcePlan) -> SourcePlan:
     return msgspec.structs.replace(source, attributes={**source.attributes, "job.undated": "true"})
-
-
-def _claim(facts: NodeFacts) -> ClockClaim | None:
-    if facts.clock_offset_s is None:
-        return None
-    return ClockClaim(
-        offset_ns=round(facts.clock_offset_s * 1e9), bound_ns=round(facts.clock_bound_s * 1e9), by=MANIFEST
-    )
-
-
-def _reading(facts: NodeFacts) -> ClockReading:
-    """A reading that places the kernel's boot clock; all zero where nothing is known of it."""
-    if facts.wall_time is None:
-        return ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0)
-    wall = datetime.fromisoformat(facts.wall_time)
-    wall = wall if wall.tzinfo else wall.replace(tzinfo=UTC)
-    up_ns = round(facts.uptime_s * 1e9)
-    wall_ns = calendar.timegm(wall.utctimetuple()) * SECOND_NS + wall.microsecond * 1000
-    return ClockReading(raw_ns=up_ns, mono_ns=up_ns, boottime_ns=up_ns, wall_ns=wall_ns)

@@ -10,7 +10,7 @@ from typing import IO, Final, NamedTuple
 
 from pipeline.logfiles import Block, blocks
 from schemas.documents import FIRST_BYTES, FOLLOW_BYTES, opens
-from schemas.selecting import BLOCK_BYTES, Selector, Span
+from schemas.selecting import BLOCK_BYTES, Selected, Selector, Span
 
 END_BYTES: Final = 64 * 1024
 # A line without a stamp was written after the last one with a stamp: so far back it is looked for.
@@ -69,19 +69,19 @@ class _Followers:
         for _ in self.among(data, selector.select(data)):
             pass
 
-    def among(self, data: bytes, spans: list[Span]) -> list[Span]:
+    def among(self, data: bytes, selected: list[Selected]) -> list[Span]:
         """The selected lines of the next block, and those behind one on which they hang."""
         if self._is_table:
             return list(_every(data, 0, len(data)))
         found, at, until = list[Span](), 0, self._left
-        for start, end in [*spans, (len(data), len(data))]:
+        for start, end, is_head in [*selected, (len(data), len(data), False)]:
             if at < start and at < until:
                 found += _every(data, at, min(start, until))
                 at = found[-1][1] + 1
             if at <= start < len(data):
                 found.append((start, end))
                 at = end + 1
-            if opens(data[start:end]):
+            if is_head:
                 until = max(until, end + FOLLOW_BYTES)
         self._left = max(0, until - len(data))
         return found

@@ -3,33 +3,35 @@
 Two selectors give the same lines: one with hyperscan (an optional library), several hundred megabytes a second, and
 one in plain Python for machines without it.
 
-Marks of progress are so many that some do: those near the ends of a block, and those before a line that means more.
+Marks of progress are so many that some do: those near the ends of a block, and those before a line that may be a fault.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Final, Protocol
 
 from schemas.matching import HIDING
-from schemas.signals import SignalSet
+from schemas.signals import SignalSet, Worth
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024
-# Marks of progress are kept so far from the ends of a block, and so far before a line that means more.
+# Marks of progress are kept so far from the ends of a block, and so far before a line that may be a fault.
 NEAR_END_BYTES: Final = 64 * 1024
-NEAR_LINE_BYTES: Final = 4 * 1024
+NEAR_LINE_BYTES: Final = 2 * 1024
 
 _FAR: Final = 1 << 62
 
 # Start and end of a line in its block, without its newline.
 Span = tuple[int, int]
+# The same, and whether the lines behind it hang on it.
+Selected = tuple[int, int, bool]
 
 
 class Selector(Protocol):
     """Finds the lines of a block that a signal may match."""
 
-    def select(self, block: bytes) -> list[Span]:
+    def select(self, block: bytes) -> list[Selected]:
         """Those lines in order. A block begins at the start of a line and ends at the end of one."""
         ...
 
@@ -73,14 +75,14 @@ class _Plain:
     def __init__(self, signals: SignalSet) -> None:
         self._worth = signals.worth
 
-    def select(self, block: bytes) -> list[Span]:
-        spans, marks, start = list[Span](), list[Span](), 0
+    def select(self, block: bytes) -> list[Selected]:
+        found, start = list[tuple[int, int, Worth]](), 0
         for line in block.split(b"\n"):
             worth = self._worth(line)
-            if worth != "nothing":
-                (spans if worth == "line" else marks).append((start, start + len(line)))
+            if worth != Worth.NOTHING:
+                found.append((start, start + len(line), worth))
             start += len(line) + 1
-        return sorted([*spans, *_within(_windows(spans, len(block)), marks)])
+        return _selected(found, [], len(block))
 
 
 class _Fast:
@@ -88,7 +90,7 @@ class _Fast:
 
     def __init__(self, signals: SignalSet) -> None:
         self._worth = signals.worth
-        marks, others = sorted(signals.mark_hints), sorted(signals.line_hints)
+        marks, others = _shortest(signals.mark_hints), _shortest(signals.line_hints)
         literals = [re.escape(hint.encode()) for hint in (*marks, *others)]
         self._first = len(marks)
         # Colours and the escapes of JSON hide literals: such lines are looked at one by one.
@@ -97,25 +99,48 @@ class _Fast:
         opening = [rb"\b%s\b" % re.escape(hint.encode()) for hint in sorted(signals.opening_hints)]
         self._search = Search([*literals, *opening, *hiding, rb"^\{"])
 
-    def select(self, block: bytes) -> list[Span]:
+    def select(self, block: bytes) -> list[Selected]:
         ends, mark_ends, first = list[int](), list[int](), self._first
 
-        def found(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        def hear(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
             (ends if number >= first else mark_ends).append(end)
 
-        self._search.each(block, found)
-        spans, marks = list[Span](), set[Span]()
+        self._search.each(block, hear)
+        found, worth_of = list[tuple[int, int, Worth]](), self._worth
         for start, end in _lines(block, sorted(ends)):
-            worth = self._worth(block[start:end])
-            if worth == "line":
-                spans.append((start, end))
-            elif worth == "mark":
-                marks.add((start, end))
-        windows = _windows(spans, len(block))
-        kept = _within(windows, marks)
+            worth = worth_of(block[start:end])
+            if worth != Worth.NOTHING:
+                found.append((start, end, worth))
         mark_ends.sort()
-        near = (line for window in windows for line in _lines_from(block, mark_ends, window))
-        return sorted({*spans, *kept, *(line for line in near if self._worth(block[line[0] : line[1]]) == "mark")})
+        windows = _windows(found, len(block))
+        known = {start for start, _, _ in found}
+        marks = [
+            (start, end)
+            for window in windows
+            for start, end in _lines_from(block, mark_ends, window)
+            if start not in known and worth_of(block[start:end]) == Worth.MARK
+        ]
+        return _selected(found, marks, len(block))
+
+
+def _shortest(literals: frozenset[str]) -> list[str]:
+    """The literals without those that contain another one: where they are, that one is."""
+    kept: list[str] = []
+    for literal in sorted(literals, key=lambda text: (len(text), text)):
+        if not any(shorter in literal for shorter in kept):
+            kept.append(literal)
+    return kept
+
+
+def _selected(found: list[tuple[int, int, Worth]], marks: list[Span], size: int) -> list[Selected]:
+    """What is found, without marks far from everything, and those marks that are near."""
+    windows = _windows(found, size)
+    kept = [
+        (start, end, worth == Worth.HEAD)
+        for start, end, worth in found
+        if worth != Worth.MARK or _is_within(windows, start)
+    ]
+    return sorted(kept + [(start, end, False) for start, end in marks]) if marks else kept
 
 
 def _lines(block: bytes, ends: list[int], first: int = 0) -> Iterator[Span]:
@@ -139,15 +164,15 @@ def _lines_from(block: bytes, ends: list[int], window: Span) -> Iterator[Span]:
             yield start, end
 
 
-def _within(windows: list[Span], spans: Iterable[Span]) -> Iterator[Span]:
-    """The lines that begin in one of the windows (ascending)."""
-    return (span for span in spans if span[0] < windows[bisect_right(windows, (span[0], _FAR)) - 1][1])
+def _is_within(windows: list[Span], place: int) -> bool:
+    """Whether a place is in one of the windows (ascending)."""
+    return place < windows[bisect_right(windows, (place, _FAR)) - 1][1]
 
 
-def _windows(spans: list[Span], size: int) -> list[Span]:
+def _windows(found: list[tuple[int, int, Worth]], size: int) -> list[Span]:
     """Where marks of progress are kept: windows of positions, ascending, that do not overlap."""
     windows = [(0, NEAR_END_BYTES)]
-    before = ((start - NEAR_LINE_BYTES, start) for start, _ in spans)
+    before = ((start - NEAR_LINE_BYTES, start) for start, _, worth in found if worth >= Worth.FAULT)
     for start, end in [*before, (size - NEAR_END_BYTES, size + 1)]:
         if start <= windows[-1][1]:
             windows[-1] = (windows[-1][0], max(end, windows[-1][1]))

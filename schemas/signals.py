@@ -8,6 +8,7 @@ file the specific signal stands above the general one.
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -222,6 +223,29 @@ class _Compiled(NamedTuple):
 Candidates = tuple[_Compiled, ...]
 
 
+class Worth(IntEnum):
+    """What a line may be: nothing, a mark of progress (of which some do), context, a fault, the head of a document."""
+
+    NOTHING = 0
+    MARK = 1
+    CONTEXT = 2
+    FAULT = 3
+    HEAD = 4
+
+
+def _worth_of(signal: Signal) -> Worth:
+    if signal.role == "noise":
+        return Worth.NOTHING
+    if signal.sampled:
+        return Worth.MARK
+    roles = {signal.role, *(change.role for values in signal.by.values() for change in values.values() if change.role)}
+    return Worth.CONTEXT if roles <= {"context", "noise"} and not signal.by_table else Worth.FAULT
+
+
+def _of_head(line: bytes) -> Worth:
+    return Worth.HEAD if opens(line) else Worth.NOTHING
+
+
 class SignalSet:
     """All signals, compiled. Immutable and safe to share between threads."""
 
@@ -246,9 +270,10 @@ class SignalSet:
             ((hint, len(self.signals)) for hint in opening_hints()),
         )
         self.opening_hints = frozenset(opening_hints())
-        others = [signal for signal in self.signals if not signal.sampled and signal.role != "noise"]
+        self._worths = [_worth_of(signal) for signal in self.signals]
+        others = [signal for signal in self.signals if _worth_of(signal) > Worth.MARK]
         self.line_hints = frozenset(hint for signal in others for hint in (*signal.hints, *signal.parts))
-        marks = [signal for signal in self.signals if signal.sampled]
+        marks = [signal for signal in self.signals if _worth_of(signal) == Worth.MARK]
         self.mark_hints = frozenset(h for signal in marks for h in (*signal.hints, *signal.parts)) - self.line_hints
         taking = [signal for signal in self.signals if signal.takes]
         self.alone = frozenset(signal.takes for signal in taking if signal.alone)
@@ -275,18 +300,13 @@ class SignalSet:
         """As `hit`: 0 where it cannot; 2 where further lines may hang on it (see `opens`), else 1."""
         return self._index.look(text)
 
-    def worth(self, line: bytes) -> Literal["nothing", "mark", "line"]:
-        """What a line, prefixes and all, is worth: nothing, a look as a mark of progress, or a look."""
+    def worth(self, line: bytes) -> Worth:
+        """What a line, prefixes and all, is worth a look for."""
         if is_hiding(line):
-            return "line"
-        worth: Literal["nothing", "mark", "line"] = "nothing"
+            return Worth.CONTEXT
+        worth = Worth.NOTHING
         for number in self._index.candidates(line):
-            if number == len(self.signals):
-                return "line" if opens(line) else worth
-            signal = self.signals[number]
-            if not signal.sampled and signal.role != "noise":
-                return "line"
-            worth = "mark" if signal.sampled else worth
+            worth = max(worth, self._worths[number] if number < len(self.signals) else _of_head(line))
         return worth
 
     def match(self, body: str) -> Match | None:

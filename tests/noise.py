@@ -145,7 +145,8 @@ def line(r: Random, number: int) -> str:
     if kind < 35:
         return _nccl_operation(r, number)
     if kind < 60:
-        return _nccl(r, r.choice(_NCCL_TEXTS)(r))
+        # A rank says dozens of channels and rings for each of the other things it says at its start.
+        return _nccl(r, _NCCL_TEXTS[r.randrange(4)](r) if r.random() < 0.85 else r.choice(_NCCL_TEXTS)(r))
     if kind < 70:
         return f"{stamp(number)}+00:00 {_host(r)} kernel: [{100_000 + number // 500}.{number % 1_000_000:06d}] {r.choice(_KERNEL_TEXTS)(r)}"
     if kind < 73:

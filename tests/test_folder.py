@@ -10,7 +10,8 @@ import pytest
 import zstandard
 
 from pipeline.diagnose import diagnose
-from pipeline.folder import FolderPlan, ManifestError, NodePlan, plan
+from pipeline.folder import FolderPlan, NodePlan, plan
+from pipeline.manifest import ManifestError
 from pipeline.reader import records
 from schemas.lines import MAX_LINE_BYTES
 from schemas.records import Progress, RawBatch, RawLine

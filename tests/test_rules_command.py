@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.rulebook.checks import lint
 from pipeline.rulebook.explain import explain
+from pipeline.rulebook.reference import DOCUMENT, reference
 from pipeline.rulebook.unmatched import numbered, shape_of, unmatched
+from pipeline.rules import load_rules
 from schemas import signals
 
 SIGNALS = signals.load()
@@ -89,6 +92,22 @@ def test_a_signal_is_shown_in_full_and_a_wrong_id_is_answered_with_close_ones() 
     wrong = rules("show", "nvrm.xi")
     assert wrong.returncode == 2
     assert "nvrm.xid" in wrong.stderr
+
+
+def test_an_xid_number_gives_its_meaning_and_action() -> None:
+    shown = rules("show", "xid:79")
+    assert "GPU_HAS_FALLEN_OFF_THE_BUS" in shown.stdout
+    assert "RESTART_BM" in shown.stdout
+    assert rules("show", "xid:99999").returncode == 2
+
+
+def test_the_reference_of_all_signals_is_up_to_date() -> None:
+    """`make docs` writes it anew."""
+    assert DOCUMENT.read_text("utf-8") == reference()
+
+
+def test_no_signal_or_rule_of_the_release_has_a_problem() -> None:
+    assert list(lint(SIGNALS, load_rules())) == []
 
 
 def test_a_cause_rule_is_listed_and_shown() -> None:

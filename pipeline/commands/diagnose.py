@@ -8,7 +8,8 @@ import orjson
 import typer
 
 from pipeline.diagnose import Diagnosis, diagnose_plan
-from pipeline.folder import ManifestError, plan
+from pipeline.folder import plan
+from pipeline.manifest import ManifestError
 from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
 from pipeline.report.words import visible

@@ -10,7 +10,8 @@ import typer
 
 from pipeline.core.contradictions import gaps_of
 from pipeline.core.placement import Known, PlacementMap
-from pipeline.folder import ManifestError, plan
+from pipeline.folder import plan
+from pipeline.manifest import ManifestError
 from pipeline.placements import JobMap, Placements, placements
 from pipeline.report.words import visible
 

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipeline.commands.kafka_watch import KafkaWatch
 from pipeline.commands.services import DEFAULT_BOOTSTRAP, Bootstrap
-from pipeline.folder import ManifestError, plan
+from pipeline.folder import plan
+from pipeline.manifest import ManifestError
 from pipeline.replay import Replay, ReplayError, Settings, Status, is_run_id, new_run_id, work_dir
 
 USAGE, UNREADABLE = 2, 3

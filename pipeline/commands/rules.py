@@ -11,8 +11,9 @@ import orjson
 import typer
 
 from pipeline.core.causes import Rule, RuleSet
-from pipeline.folder import ManifestError, plan
+from pipeline.folder import plan
 from pipeline.logfiles import UnreadableFileError, lines, open_log
+from pipeline.manifest import ManifestError
 from pipeline.report import look_of
 from pipeline.report.words import visible
 from pipeline.rulebook import rules_text
@@ -24,6 +25,7 @@ from schemas import signals
 from schemas.lines import body_of
 from schemas.matching import SITE_RULES, SignalFileError
 from schemas.signals import Signal, SignalSet
+from schemas.xid import meaning_of
 
 PROBLEM, USAGE, UNREADABLE = 1, 2, 3
 
@@ -74,15 +76,18 @@ def list_(
 
 @app.command("show")
 def show(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="A signal, an event, a cause rule, or `xid N`.")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="A signal, an event, a cause rule, or xid:N.")],
     *,
     as_json: AsJson = False,
 ) -> None:
     """Show one signal or cause rule in full, with its examples and references.
 
-    Examples: rootrank rules show nvrm.xid      rootrank rules show gpu_fell_off_bus
+    Examples: rootrank rules show nvrm.xid      rootrank rules show gpu_fell_off_bus      rootrank rules show xid:79
     """
     known, rules = _loaded()
+    if id_.lower().startswith("xid:"):
+        _show_xid(id_[4:], as_json=as_json)
+        return
     found: list[Signal | Rule] = [s for s in known.signals if id_ in (s.id, s.event)]
     found += [rule for rule in rules.rules if id_ in (rule.id, rule.class_)]
     if not found:
@@ -94,6 +99,17 @@ def show(
         _json([_shape(one) for one in found])
         return
     sys.stdout.write("\n".join(rules_text.in_full(one, known) for one in found))
+
+
+def _show_xid(number: str, *, as_json: bool) -> None:
+    meaning = meaning_of(int(number)) if number.isascii() and number.isdecimal() and len(number) < 9 else None
+    if meaning is None:
+        typer.echo(f"rootrank: no meaning is known of Xid {visible(number)}; drivers go on adding numbers", err=True)
+        raise typer.Exit(USAGE)
+    if as_json:
+        _json({"xid": int(number), **msgspec.to_builtins(meaning)})
+    else:
+        sys.stdout.write(rules_text.xid(int(number), meaning))
 
 
 @app.command("test")

@@ -16,6 +16,8 @@ MAX_LAYERS: Final = 6
 MAX_PARTS: Final = 8
 # What says which process wrote a line: prefixes that machines put in front do not stand behind it.
 _OF_A_PROCESS: Final = frozenset(("rank", "local_rank", "pid", "process", "boot_ns", "cuda_dev", "pg_rank"))
+# Behind `host kernel: ` stands the kernel's text, which may begin with a task: `sshd[77]: `, `node exporter[77]: `.
+_OF_A_DAEMON: Final = frozenset(("syslog_host", "host_rank", "tag"))
 # rsyslog writes control characters as their octal numbers.
 _SYSLOG: Final = frozenset(("syslog", "syslog_host", "syslog_5424", "syslog_priority", "tag", "slurmstepd"))
 _OCTAL: Final = (("#012", "\n"), ("#011", "\t"), ("#033", "\x1b"), ("#015", "\r"), ("#000", ""))
@@ -149,12 +151,15 @@ def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> tuple[int,
     at, after_stamp, by_shape = 0, False, True
     for _ in range(MAX_PREFIXES):
         start = at
+        is_kernel = fields.get("process") == "kernel" and not _SYSLOG.isdisjoint(wrappers)
         # An indent belongs to the body, unless a prefix stands behind it.
         if text[start : start + 1] == " " and text[start + 1 : start + 2] == "[":
             start += 1
         for prefix in _possible(text[start : start + 2]):
             entry = prefix.entry
             if (entry.first and not _OF_A_PROCESS.isdisjoint(fields)) or (entry.after == "stamp" and not after_stamp):
+                continue
+            if is_kernel and entry.name in _OF_A_DAEMON:
                 continue
             found = prefix.match(text, start)
             if found is None:

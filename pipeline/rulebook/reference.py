@@ -5,6 +5,7 @@ from typing import Final
 
 from schemas import signals
 from schemas.signals import Signal, SignalFile
+from schemas.xid import meanings
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "signals.md"
 _HEAD: Final = """# Signals
@@ -24,7 +25,20 @@ def reference() -> str:
     parts = [_HEAD, f"{count} signals of {len({s.event for s in known.signals})} events in {len(known.files)} files.\n"]
     for name, file in sorted(known.files.items(), key=lambda pair: (pair[1].order, pair[0])):
         parts.append(_file(name, file))
-    return "\n".join(parts)
+    return "\n".join([*parts, _xids()])
+
+
+def _xids() -> str:
+    """What every Xid number means, with the vendor's action."""
+    rows = [
+        f"| {number} | {_text(m.name)} | {_text(m.meaning)} | {m.severity} | {m.action} | {m.app_fault} | {m.role} |"
+        for number, m in meanings().items()
+    ]
+    head = [
+        "## Xid numbers\n", "Action: the vendor's. Application: whether it is the first suspect.\n",
+        "| Xid | symbol | meaning | severity | action | application | role |", "|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    return "\n".join([*head, *rows, ""])
 
 
 def _file(name: str, file: SignalFile) -> str:

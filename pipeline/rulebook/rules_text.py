@@ -9,6 +9,7 @@ from pipeline.report.words import visible
 from pipeline.rulebook.explain import Explanation
 from pipeline.rulebook.unmatched import Shape, Unmatched
 from schemas.signals import Signal, SignalSet
+from schemas.xid import XidMeaning, meaning_of
 
 _INDENT: Final = "  "
 _LINE_CHARACTERS: Final = 160
@@ -58,6 +59,18 @@ def _signal(signal: Signal, known: SignalSet) -> str:
     return f"{signal.id}\n{_rows(rows)}"
 
 
+def xid(number: int, meaning: XidMeaning) -> str:
+    """What an Xid number means and what to do about it."""
+    rows = [
+        ("meaning", meaning.meaning), ("symbol", meaning.name),
+        ("is", f"{meaning.role}, {meaning.severity}, {meaning.label}, scope {meaning.scope}"),
+        ("do", meaning.action), ("investigate", "" if meaning.investigate == "-" else meaning.investigate),
+        ("application", f"{meaning.app_fault} (is it the first suspect?)"),
+        ("note", "" if meaning.note == "-" else meaning.note), ("source", meaning.source),
+    ]  # fmt: skip
+    return f"Xid {number}\n{_rows(rows)}"
+
+
 def _change(change: object) -> str:
     parts = ((name, getattr(change, name)) for name in ("role", "severity", "label", "scope"))
     return ", ".join(f"{name} {value}" for name, value in parts if value)
@@ -99,10 +112,13 @@ def explained(said: Explanation, known: SignalSet) -> str:
         match = said.match
         signal = next(s for s in known.signals if s.id == match.signal)
         values = (f"{name} = {value}{_unit(said.units.get(name, ''))}" for name, value in match.attributes.items())
+        number = match.attributes.get("xid", "") if match.event == "gpu.xid" else ""
+        meaning = meaning_of(int(number)) if number else None
         rows += [
             ("signal", f"{match.signal} (event {match.event})"),
             ("is", f"{match.role}, {match.severity}, {match.label}, scope {match.scope}"),
             ("captured", ", ".join(values)),
+            ("meaning", f"{meaning.meaning}; do: {meaning.action}" if meaning is not None else ""),
             ("note", signal.note),
         ]
         if match.carries or match.takes:

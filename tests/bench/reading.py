@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def _counted(command: list[str]) -> int:
     return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def _lines(data: bytes, find: Callable[[bytes], list[tuple[int, int]]]) -> int:
+def _lines(data: bytes, find: Callable[[bytes], Sequence[object]]) -> int:
     found = start = 0
     while start < len(data):
         end = data.rfind(b"\n", start, start + BLOCK_BYTES) + 1 or len(data)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schemas import selecting, signals
 from schemas.matching import load_prefixes
 from schemas.selecting import NEAR_END_BYTES, NEAR_LINE_BYTES, selector
+from schemas.signals import Worth
 
 SIGNALS = signals.load()
 FAST, PLAIN = selector(SIGNALS), selector(SIGNALS, plain=True)
@@ -26,7 +27,7 @@ def picked(block: bytes) -> list[bytes]:
     spans = FAST.select(block)
     assert PLAIN.select(block) == spans
     assert spans == sorted(set(spans))
-    return [block[start:end] for start, end in spans]
+    return [block[start:end] for start, end, _ in spans]
 
 
 def test_the_fast_library_is_there_to_be_tested() -> None:
@@ -50,8 +51,8 @@ def test_the_fast_library_is_there_to_be_tested() -> None:
 def test_both_selectors_find_the_same_lines(lines: list[bytes], ends: bool) -> None:
     block = b"\n".join(lines) + (b"\n" if ends and lines else b"")
     kept = picked(block)
-    wanted = [line for line in lines if SIGNALS.worth(line) == "line"]
-    assert [line for line in kept if SIGNALS.worth(line) == "line"] == wanted
+    wanted = [line for line in lines if SIGNALS.worth(line) > Worth.MARK]
+    assert [line for line in kept if SIGNALS.worth(line) > Worth.MARK] == wanted
 
 
 @pytest.mark.parametrize("signal", SIGNALS.signals, ids=lambda signal: signal.id)
@@ -59,7 +60,7 @@ def test_no_line_that_a_signal_would_match_is_left_out(signal: signals.Signal) -
     for example in signal.matches:
         for prefix in ("", "[rank3]: ", "2026-03-04T05:06:07.000001+00:00 gpu03 kernel: "):
             worth = SIGNALS.worth((prefix + example.line).encode())
-            assert worth != "nothing" or signal.role == "noise"
+            assert worth != Worth.NOTHING or signal.role == "noise"
 
 
 def test_of_many_marks_of_progress_those_near_the_ends_and_before_a_line_that_means_more_are_kept() -> None:

@@ -245,3 +245,8 @@ def test_a_prefix_takes_off_its_examples_and_leaves_its_misses(prefix: Prefix) -
         assert parsed.body.removeprefix("NCCL WARN ") == "hello", line  # a signal reads the level
     for line in entry.misses:
         assert match(line, 0) is None, line
+
+
+def test_every_signal_of_the_release_compiles() -> None:
+    """A release compiles a signal when a line first needs it; here all are."""
+    assert len(SignalSet(pattern_files()).signals) == len(SIGNALS.signals)
