@@ -66,7 +66,13 @@ class Engine:
         standing = [i for i in self._incidents.values() if i.state in ("open", "resolved")]
         return sorted(
             standing,
-            key=lambda i: (i.incident_id not in self._main, -i.confidence, i.started_at or "", i.incident_id),
+            key=lambda i: (
+                i.incident_id not in self._main,
+                -i.confidence,
+                i.started_at is None,
+                i.started_at or "",
+                i.incident_id,
+            ),
         )
 
     def notes(self) -> list[Incident]:

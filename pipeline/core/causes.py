@@ -13,7 +13,8 @@ from pipeline.core.episodes import Coalescing, Episode
 from schemas.records import Entity
 from schemas.vocabulary import ActionKind, IncidentSeverity, Interruption, Role
 
-Scope = Literal["gpu", "rank", "peer", "node", "nic", "job"]
+# `link`: between two ends, of which no line says which one is at fault.
+Scope = Literal["gpu", "rank", "peer", "node", "nic", "link", "job"]
 
 
 def matches(event: str, where: dict[str, list[str]], episode: Episode) -> bool:
@@ -21,16 +22,38 @@ def matches(event: str, where: dict[str, list[str]], episode: Episode) -> bool:
     return episode.name == event and all(episode.attributes.get(name, "") in where[name] for name in where)
 
 
+class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that another line of the investigation says."""
+
+    event: str
+    where: dict[str, list[str]] = {}
+
+    def matches(self, episode: Episode) -> bool:
+        """Whether the episode is of this kind."""
+        return matches(self.event, self.where, episode)
+
+
 class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event name and, where given, the values its attributes must have and the roles its signal may give it."""
+    """An event name and, where given, the values its attributes must have and the roles its signal may give it.
+
+    `has`: attributes that the line must give, with whatever value. `given`: one of these must be known of the
+    investigation; `unless`: none of these may be known of a time before the root. `needs_effect`: alone it is nothing.
+    `confidence`: instead of the rule's, where the line is second-hand.
+    """
 
     event: str
     where: dict[str, list[str]] = {}
     roles: list[Role] = []
+    has: list[str] = []
+    given: list[Condition] = []
+    unless: list[Condition] = []
+    needs_effect: bool = False
+    confidence: float | None = None
 
     def matches(self, episode: Episode) -> bool:
         """Whether the episode is of this kind."""
         fits = not self.roles or episode.first.role in self.roles
+        fits = fits and all(episode.attributes.get(name) for name in self.has)
         return fits and matches(self.event, self.where, episode)
 
 
@@ -72,7 +95,8 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cause. `root` patterns stand in order of preference: the first that is there is the root.
 
-    `needs_effect`: alone it is nothing. `dies`: the culprit's process ends by it; a rank that lives on is no culprit.
+    `needs_effect`: alone it is nothing. `dies`: the culprit's process, or all of its node, ends by it; who lives on is
+    no culprit.
     `consequence` and `not_network_because` are said only where the chain shows that others noticed.
     """
 
@@ -110,8 +134,9 @@ class RuleSet(Struct, frozen=True, kw_only=True):
 
     @property
     def root_events(self) -> set[str]:
-        """Names of events that may be a root."""
-        return {pattern.event for rule in self.rules for pattern in rule.root}
+        """Names of events that may be a root, or that let another one be a root."""
+        patterns = [pattern for rule in self.rules for pattern in rule.root]
+        return {pattern.event for pattern in patterns} | {one.event for pattern in patterns for one in pattern.given}
 
     def effects(self, rule: Rule) -> list[Link]:
         """What may follow the root of a rule: its own links first, then its groups'."""
@@ -128,7 +153,7 @@ def digest_of(texts: Mapping[str, str]) -> str:
 
 def related(scope: Scope, root: Entity, other: Entity) -> bool:
     """Whether `other` stands in the scope relation to `root`. An identifier that is not known decides nothing."""
-    if scope == "job":
+    if scope in ("job", "link"):
         return True
     if scope == "peer":
         return not related("rank", root, other)

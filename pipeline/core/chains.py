@@ -1,13 +1,13 @@
 """From one root to a chain: what came before it, what followed, and the step that each step hangs on."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.causes import Link, Pattern, Rule, RuleSet, Scope, related
+from pipeline.core.causes import Condition, Link, Pattern, Rule, RuleSet, Scope, related
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, lag_ns, order
 from schemas.records import Entity
@@ -19,6 +19,10 @@ SECOND_NS: Final = 1_000_000_000
 MAX_ROOTS: Final = 16
 # Root lines of one entity that lie further apart than this are two failures, not one.
 SAME_FAULT_S: Final = 3_600.0
+# Between the two ends of a connection.
+BETWEEN: Final = " <-> "
+# An IPv4 address written as a GID.
+_MAPPED: Final = "::ffff:"
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
@@ -46,6 +50,8 @@ class Chain(Struct, frozen=True, kw_only=True):
     steps: list[Step]
     root: int
     effects: int
+    confidence: float
+    needs_effect: bool = False
 
     @property
     def root_item(self) -> Resolved:
@@ -53,14 +59,15 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.steps[self.root].item
 
 
-def chains_of(items: list[Resolved], rules: RuleSet, *, placed: bool) -> list[Chain]:
+def chains_of(items: list[Resolved], rules: RuleSet, *, placed: bool, nodes: Collection[str] = ()) -> list[Chain]:
     """For each rule one chain per entity that shows one of its root patterns.
 
     `placed`: it is known where every rank runs, so that what hits no rank does not explain what the ranks print.
+    `nodes`: where ranks run.
     """
     index = _ByEvent(items)
     return [
-        _Builder(rule, rules, index, placed=placed).build(members)
+        _Builder(rule, rules, index, placed=placed, nodes=nodes).build(members)
         for rule in rules.rules
         for members in _rarest(_roots_by_entity(rule, index))
     ]
@@ -71,10 +78,21 @@ def _roots_by_entity(rule: Rule, index: "_ByEvent") -> list[list[tuple[int, Reso
     taken: set[int] = set()
     for preference, pattern in enumerate(rule.root):
         for item in index.matching(pattern):
-            if id(item) not in taken:
+            if id(item) not in taken and _holds(pattern, item, index):
                 taken.add(id(item))
                 groups.setdefault(_entity_name(rule.scope, item.subject), []).append((preference, item))
     return list(groups.values())
+
+
+def _holds(pattern: Pattern, item: Resolved, index: "_ByEvent") -> bool:
+    """Whether what the other lines say lets this one be a root."""
+    if pattern.given and not any(index.matching(condition) for condition in pattern.given):
+        return False
+    return not any(
+        order(item.episode.first, other.episode.first) != "before"
+        for condition in pattern.unless
+        for other in index.matching(condition)
+    )
 
 
 def _rarest(groups: list[list[tuple[int, Resolved]]]) -> list[list[tuple[int, Resolved]]]:
@@ -100,7 +118,7 @@ class _ByEvent:
         for item in items:
             self._by_name[item.episode.name].append(item)
 
-    def matching(self, pattern: Pattern | Link) -> Iterable[Resolved]:
+    def matching(self, pattern: Pattern | Link | Condition) -> list[Resolved]:
         """The items that a pattern or link speaks of."""
         return [item for item in self._by_name.get(pattern.event, ()) if pattern.matches(item.episode)]
 
@@ -108,8 +126,9 @@ class _ByEvent:
 class _Builder:
     """Builds one chain."""
 
-    def __init__(self, rule: Rule, rules: RuleSet, index: _ByEvent, *, placed: bool) -> None:
+    def __init__(self, rule: Rule, rules: RuleSet, index: _ByEvent, *, placed: bool, nodes: Collection[str]) -> None:
         self._placed = placed
+        self._nodes = nodes
         self._rule = rule
         self._rules = rules
         self._index = index
@@ -121,7 +140,7 @@ class _Builder:
     def build(self, members: list[tuple[int, Resolved]]) -> Chain:
         """The chain of one entity; `members` are its root episodes, the preferred one first."""
         root = members[0][1]
-        subject = culprit_of(self._rule.scope, [item.subject for _, item in members])
+        subject = _blamed(self._rule.scope, [item for _, item in members if _near(root, item)])
         self._before(root, subject)
         why = self._rule.before[0].why if self._steps else ""
         self._append(root, "cascade" if self._steps else "root", 0 if self._steps else None, why)
@@ -134,11 +153,20 @@ class _Builder:
             if link.scope not in ("job", "peer") or self._hits_a_rank(subject, told):
                 self._follow(link, subject, number)
         effects = sum(one.role != "context" for one in self._steps[told:])
-        return Chain(rule=self._rule, subject=subject, steps=self._steps, root=number, effects=effects)
+        alone = any(not self._rule.root[which].needs_effect for which, _ in members)
+        return Chain(
+            rule=self._rule, subject=subject, steps=self._steps, root=number, effects=effects,
+            needs_effect=self._rule.needs_effect or not alone,
+            confidence=self._rule.root[members[0][0]].confidence or self._rule.confidence,
+        )  # fmt: skip
 
     def _hits_a_rank(self, subject: Entity, told: int) -> bool:
-        """Whether the root may concern others: it is of a rank, or a rank of its node fell with it, or nobody knows."""
-        if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "job", "rank"):
+        """Whether the root may concern others: it is of a rank, or ends a node with ranks, or a rank of its node fell
+        with it, or nobody knows.
+        """
+        if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "link", "job", "rank"):
+            return True
+        if self._rule.scope == "node" and self._rule.interruption == "hard" and subject.node in self._nodes:
             return True
         return any(one.role == "cascade" and one.item.subject.rank is not None for one in self._steps[told:])
 
@@ -203,6 +231,37 @@ def may_precede(cause: Resolved, effect: Resolved, link: Link) -> bool:
     return lag is None or lag[0] <= link.max_lag_s * SECOND_NS
 
 
+def _blamed(scope: Scope, items: list[Resolved]) -> Entity:
+    """Who a rule blames. Of a connection both ends; the one end that several failed connections have in common; the
+    node whose own kernel says it.
+    """
+    if scope != "link":
+        return culprit_of(scope, [item.subject for item in items])
+    kernel = next((item.subject for item in items if item.episode.first.source_kind == "kernel"), None)
+    if kernel is not None:
+        return Entity(node=kernel.node, machine_id=kernel.machine_id)
+    links = {item.subject.link for item in items if item.subject.link is not None}
+    if len(links) == 1:
+        return Entity(link=links.pop())
+    common = set.intersection(*(set(link.split(BETWEEN)) for link in links)) if links else set()
+    if len(common) != 1:
+        return Entity()
+    end = common.pop()
+    known = any(item.subject.node == end for item in items)
+    return Entity(node=end) if known else Entity(link=end)
+
+
+def link_of(subject: Entity, attributes: Mapping[str, str]) -> Entity:
+    """The subject of a line about a connection, with both ends where the line gives them: addresses, else names."""
+    here, there = attributes.get("local_gid") or subject.node, attributes.get("remote_gid") or attributes.get("peer")
+    if "remote_gid" in attributes and "local_gid" not in attributes:
+        there = attributes.get("peer")
+    if subject.link is not None or not here or not there:
+        return subject
+    ends = sorted({here.removeprefix(_MAPPED), there.removeprefix(_MAPPED)})
+    return msgspec.structs.replace(subject, link=BETWEEN.join(ends))
+
+
 def culprit_of(scope: Scope, subjects: list[Entity]) -> Entity:
     """The entity a rule blames: the first subject with what the others add. A link's culprit is no rank."""
     merged: dict[str, object] = {}
@@ -229,7 +288,9 @@ def _place(subject: Entity) -> object:
 def _entity_name(scope: Scope, subject: Entity) -> str:
     """What keeps two roots of one rule apart, by the scope of the rule."""
     if scope == "gpu":
-        return f"{subject.node} {subject.pci_bus_id or subject.gpu_uuid or subject.gpu_index}"
+        gpu = subject.pci_bus_id or subject.gpu_uuid
+        named = (gpu, subject.gpu_index, subject.rank, subject.pid)
+        return f"{subject.node} {next((name for name in named if name is not None), None)}"
     if scope in ("rank", "peer"):
         return f"rank {subject.rank}" if subject.rank is not None else f"{subject.node} {subject.pid}"
     if scope == "nic":

@@ -81,6 +81,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         stall_started_error_ns=stall_ns[1] if stall_ns else None,
         labels=list(dict.fromkeys(s.item.episode.first.label for s in conclusion.steps if s.item.episode.first.label)),
         xid=_xid(conclusion),
+        sxid=_sxid(conclusion),
         culprits=culprits,
         why_unknown=conclusion.why_unknown,
         confidence=round(conclusion.confidence, 3),
@@ -246,10 +247,17 @@ def _alternative(other: Conclusion, main: Conclusion) -> Alternative:
 def _xid(conclusion: Conclusion) -> int | None:
     """The Xid that the conclusion rests on: of the root pattern, else the first on the chain's root side."""
     for step in conclusion.steps:
-        xid = step.item.episode.attributes.get("xid")
+        attributes = step.item.episode.attributes
+        xid = attributes.get("previous_xid") or attributes.get("xid")
         if xid and step.role in ("root", "cascade") and conclusion.class_.startswith(("hardware/", "software/")):
             return int(xid)
     return None
+
+
+def _sxid(conclusion: Conclusion) -> int | None:
+    """The number of the NVSwitch error that is the root."""
+    sxid = conclusion.root_item.episode.attributes.get("sxid")
+    return int(sxid) if sxid else None
 
 
 def _stall_start(conclusion: Conclusion) -> tuple[int, int] | None:
@@ -335,13 +343,15 @@ class _Identifiers(dict[str, object]):
 def _filled(template: str, culprits: list[Culprit]) -> str:
     """A rule's sentence with the first culprit's identifiers. `{who}` is the process or device, `{gpu}` the GPU."""
     if not culprits:
-        return template.replace("{who}", "an unknown rank").format_map(_Identifiers())
+        return template.replace("{who}", "an unknown process or device").format_map(_Identifiers())
     known = {k: v for k, v in msgspec.structs.asdict(culprits[0]).items() if v is not None}
     who = [f"rank {known['rank']}"] if "rank" in known else []
     if "pci_bus_id" in known:
         who.append(f"(GPU {known['pci_bus_id']})" if who else f"GPU {known['pci_bus_id']}")
     if "nic" in known:
         who.append(f"{known['nic']}")
+    if "link" in known and "node" not in known:
+        who.append(f"the connection {known['link']}")
     if "node" in known:
         who.append(f"on {known['node']}" if who else f"node {known['node']}")
     place = f" on {known['node']}" if "node" in known else ""

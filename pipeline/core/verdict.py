@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.causes import Rule, RuleSet
-from pipeline.core.chains import Chain, Resolved, Step, chains_of, step
+from pipeline.core.chains import Chain, Resolved, Step, chains_of, link_of, step
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, order
 from pipeline.core.placement import PlacementMap
@@ -32,6 +32,10 @@ SURVIVORS: Final = WAITERS | {"nccl.socket.closed", "gloo.closed", "gloo.reset"}
 LAST_WORDS: Final = frozenset(("cuda.error", "nccl.cuda.failure", "python.exception", "process.abort"))
 # A rule this strong rests on a record of the fault itself; it stands alone where it explains nothing of the failure.
 STANDS_ALONE: Final = 0.8
+NOBODY_NAMED: Final = "no line says which process or device it is; the log of every rank would decide"
+NO_END_NAMED: Final = (
+    "it lies between two ends, and no line says which of them; the log and the kernel log of the other end would decide"
+)
 
 
 class Conclusion(Struct, frozen=True, kw_only=True):
@@ -76,14 +80,14 @@ class Reported(Struct, frozen=True, kw_only=True):
 
 def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
     """All conclusions of one investigation, the main one first. Empty where nothing failed."""
-    items = [Resolved(episode=e, subject=placement.subject(e.first)) for e in episodes]
+    items = [Resolved(episode=e, subject=link_of(placement.subject(e.first), e.attributes)) for e in episodes]
     failures = [item for item in items if item.episode.name in FAILURES]
     placed = sum(entity.node is not None for entity in placement.ranks.values())
     known = placement.world_size is not None and placed >= placement.world_size
     chains = [
         chain
-        for chain in chains_of(items, rules, placed=known)
-        if (chain.effects or not chain.rule.needs_effect) and not _lives_on(chain, items)
+        for chain in chains_of(items, rules, placed=known, nodes=placement.nodes())
+        if (chain.effects or not chain.needs_effect) and not _lives_on(chain, items)
     ]
     roots = _not_explained(chains)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
@@ -132,14 +136,18 @@ def _weight(chain: Chain) -> tuple[float, int]:
 
 
 def _lives_on(chain: Chain, items: list[Resolved]) -> bool:
-    """Whether the process that should have died by the root speaks of the death of others afterwards."""
-    rank, root = chain.subject.rank, chain.root_item.episode.first
-    if not chain.rule.dies or rank is None:
+    """Whether what should have died by the root speaks of the death of others afterwards.
+
+    Of a node any rank speaks, and the BMC's clock often cannot say when: only what was earlier for certain is left out.
+    """
+    rank, node, root = chain.subject.rank, chain.subject.node, chain.root_item.episode.first
+    if not chain.rule.dies:
         return False
-    return any(
-        item.subject.rank == rank and item.episode.name in SURVIVORS and order(root, item.episode.first) == "before"
-        for item in items
-    )
+    survivors = [item for item in items if item.episode.name in SURVIVORS and item.subject.rank is not None]
+    if chain.rule.scope == "node":
+        ours = [item for item in survivors if node is not None and item.subject.node == node]
+        return any(order(root, item.episode.first) != "after" for item in ours)
+    return any(item.subject.rank == rank and order(root, item.episode.first) == "before" for item in survivors)
 
 
 def _explains_failure(chain: Chain) -> bool:
@@ -216,15 +224,17 @@ def _one_per_entity(chains: list[Chain]) -> list[Chain]:
 
 
 def _conclusion(chain: Chain, placement: PlacementMap) -> Conclusion:
+    named = chain.subject != Entity()
     return Conclusion(
-        class_=chain.rule.class_, rule=chain.rule, culprits=[chain.subject], confidence=chain.rule.confidence,
-        steps=chain.steps, root=chain.root, outside=_outside(chain, placement),
+        class_=chain.rule.class_, rule=chain.rule, culprits=[chain.subject] if named else [],
+        confidence=chain.confidence, steps=chain.steps, root=chain.root, outside=_outside(chain, placement),
+        why_unknown=None if named else NO_END_NAMED if chain.rule.scope == "link" else NOBODY_NAMED,
     )  # fmt: skip
 
 
 def _entity_text(entity: Entity) -> str:
     rank = f"rank {entity.rank}" if entity.rank is not None else ""
-    return f"{entity.node or ''} {entity.pci_bus_id or entity.gpu_uuid or entity.nic or rank}".strip()
+    return f"{entity.node or ''} {entity.pci_bus_id or entity.gpu_uuid or entity.nic or entity.link or rank}".strip()
 
 
 # --- unknown ------------------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 import pytest
 
 from pipeline.core.causes import Link
-from pipeline.core.chains import MAX_ROOTS, Chain, Resolved, chains_of, may_precede
+from pipeline.core.chains import MAX_ROOTS, Chain, Resolved, chains_of, link_of, may_precede
 from pipeline.core.episodes import of_events
 from pipeline.rules import load_rules
-from schemas.records import Event
+from schemas.records import Entity, Event
 from tests.strategies import SECOND, T0, event, lost_gpu, waited
 
 RULES = load_rules()
@@ -14,7 +14,7 @@ BUS = "0000:5e:00.0"
 
 
 def _items(*events: Event) -> list[Resolved]:
-    return [Resolved(episode=e, subject=e.subject) for e in of_events(events, RULES.coalescing)]
+    return [Resolved(episode=e, subject=link_of(e.subject, e.attributes)) for e in of_events(events, RULES.coalescing)]
 
 
 def _chains(class_: str, *events: Event) -> list[Chain]:
@@ -94,3 +94,55 @@ def test_root_lines_of_one_entity_that_lie_hours_apart_are_not_one_fault() -> No
     far = event("gpu.fell_off_bus", node="beta", source="kern", offset=80, bus=BUS, at_ns=T0 + 9_000 * SECOND)
     (chain,) = _chains("hardware/gpu_xid_79", lost_gpu("beta"), far)
     assert _names(chain) == ["gpu.xid"]
+
+
+# --- connections --------------------------------------------------------------------------------------------------
+
+
+def _no_answer(node: str, peer: str, **more: str) -> Event:
+    return event("nccl.ib.completion", node=node, role="intermediate", attributes={"status": "12", "peer": peer} | more)
+
+
+def test_both_ends_of_a_connection_are_named_and_none_alone() -> None:
+    (chain,) = _chains("network/ib_retry_exceeded", _no_answer("beta", "10.9.0.1"))
+    assert chain.subject == Entity(link="10.9.0.1 <-> beta")
+
+
+def test_two_witnesses_of_one_connection_are_one_connection() -> None:
+    one = _no_answer("beta", "10.9.7.1", local_gid="::ffff:10.9.0.2", remote_gid="::ffff:10.9.0.1")
+    other = _no_answer("alpha", "10.9.7.2", local_gid="::ffff:10.9.0.1", remote_gid="::ffff:10.9.0.2")
+    (chain,) = _chains("network/roce_retry_exceeded", one, other)
+    assert chain.subject == Entity(link="10.9.0.1 <-> 10.9.0.2")
+
+
+def test_the_end_that_all_failed_connections_share_is_named() -> None:
+    seen = [_no_answer(node, "10.9.0.1") for node in ("beta", "gamma", "delta")]
+    (chain,) = _chains("network/ib_retry_exceeded", *seen)
+    assert chain.subject == Entity(link="10.9.0.1")
+    told = [_no_answer("beta", peer) for peer in ("10.9.0.1", "10.9.0.3")]
+    (chain,) = _chains("network/ib_retry_exceeded", *told)
+    assert chain.subject == Entity(node="beta")
+
+
+def test_connections_without_a_common_end_name_nobody() -> None:
+    seen = [_no_answer("beta", "10.9.0.1"), _no_answer("gamma", "10.9.0.3")]
+    (chain,) = _chains("network/ib_retry_exceeded", *seen)
+    assert chain.subject == Entity()
+
+
+def test_second_hand_evidence_is_less_sure() -> None:
+    said = event("cuda.error", node="beta", role="intermediate",
+                 attributes={"error": "uncorrectable ECC error encountered"})  # fmt: skip
+    (by_cuda,) = _chains("hardware/gpu_ecc_uncorrectable", said)
+    xid = event("gpu.xid", node="beta", bus=BUS, role="cause", attributes={"xid": "48"})
+    (by_driver,) = _chains("hardware/gpu_ecc_uncorrectable", xid)
+    assert by_cuda.confidence < by_driver.confidence == by_driver.rule.confidence
+
+
+def test_a_node_that_goes_off_concerns_the_ranks_that_run_there() -> None:
+    lost = event("bmc.power", node="beta", role="cause", attributes={"what": "AC lost", "way": "asserted"})
+    items = _items(lost, waited(0, "alpha"))
+    for nodes, effects in ((("alpha", "beta"), 1), (("alpha",), 0)):
+        chains = chains_of(items, RULES, placed=True, nodes=nodes)
+        (chain,) = [c for c in chains if c.rule.class_ == "hardware/psu"]
+        assert chain.effects == effects

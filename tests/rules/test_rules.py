@@ -12,6 +12,7 @@ from pipeline.core.causes import Case, Rule
 from pipeline.rulebook.stories import main_incident, story_problem
 from pipeline.rules import RuleFileError, _convert, load_rules
 from schemas import signals
+from schemas.decoders import DECODERS
 from schemas.vocabulary import CLASSES
 
 RULES = {rule.id: rule for rule in load_rules().rules}
@@ -24,6 +25,7 @@ EVENTS = {signal.event for signal in signals.load().signals}
 ATTRIBUTES = {
     name: {
         *(a for s in signals.load().signals if s.event == name for a in (*s.types, *s.sets, *s.renames.values())),
+        *(a for s in signals.load().signals if s.event == name and s.decode for a in DECODERS[s.decode].names),
     }
     for name in EVENTS
 }  # fmt: skip
@@ -72,6 +74,7 @@ def test_a_rule_has_one_story_that_concludes_it_and_two_that_do_not(rule: Rule) 
 def test_confidence_and_strength_are_shares(rule: Rule) -> None:
     assert 0 < rule.confidence <= 1
     assert 0 < rule.strength <= 1
+    assert all(p.confidence is None or 0 < p.confidence < rule.confidence for p in rule.root)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -82,7 +85,9 @@ def test_the_groups_of_a_rule_exist(rule: Rule) -> None:
 
 def _patterns(rule: Rule) -> Iterator[tuple[str, dict[str, list[str]]]]:
     for pattern in rule.root:
-        yield pattern.event, pattern.where
+        yield pattern.event, pattern.where | {name: [] for name in pattern.has}
+        for condition in (*pattern.given, *pattern.unless):
+            yield condition.event, condition.where
     for link in (*rule.before, *load_rules().effects(rule)):
         yield link.event, link.where
 
@@ -101,8 +106,8 @@ def test_every_event_and_attribute_of_a_rule_is_one_that_some_signal_gives(rule:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_no_pattern_names_a_host_a_job_or_a_path(rule: Rule) -> None:
-    values = {value for _, where in _patterns(rule) for wanted in where.values() for value in wanted}
-    named = {value for value in values if re.search(r"/|\d{5,}|[a-z]+-?\d{2,}$|\.(?:log|txt)$", value)}
+    values = {v for _, where in _patterns(rule) for name, wanted in where.items() if name != "sxid" for v in wanted}
+    named = {value for value in values if re.search(r"^/|/\w+/|\d{5,}|[a-z]+-?\d{2,}$|\.(?:log|txt)$", value)}
     assert not named
 
 
