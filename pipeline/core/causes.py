@@ -22,16 +22,26 @@ def matches(event: str, where: dict[str, list[str]], episode: Episode) -> bool:
 
 
 class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event name and, where given, the values its attributes must have and the roles its signal may give it."""
+    """An event name and, where given, the values its attributes must have, and the roles and labels of the line.
+
+    `strength` and `confidence`: where this root proves less or more than the others of its rule. `hindsight`: the line
+    reports what began earlier, so that it may stand after what followed from it. `needs_effect`: as of a rule.
+    """
 
     event: str
     where: dict[str, list[str]] = {}
     roles: list[Role] = []
+    labels: list[str] = []
+    strength: float | None = None
+    confidence: float | None = None
+    hindsight: bool = False
+    needs_effect: bool = False
 
     def matches(self, episode: Episode) -> bool:
         """Whether the episode is of this kind."""
         fits = not self.roles or episode.first.role in self.roles
-        return fits and matches(self.event, self.where, episode)
+        told = not self.labels or episode.first.label in self.labels
+        return fits and told and matches(self.event, self.where, episode)
 
 
 class Link(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,6 +83,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cause. `root` patterns stand in order of preference: the first that is there is the root.
 
     `needs_effect`: alone it is nothing. `dies`: the culprit's process ends by it; a rank that lives on is no culprit.
+    `takes_all`: every process on what it hits ends by it.
     `consequence` and `not_network_because` are said only where the chain shows that others noticed.
     """
 
@@ -93,6 +104,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     interruption: Interruption = "soft"
     needs_effect: bool = False
     dies: bool = False
+    takes_all: bool = False
     before: list[Link] = []
     then: list[Link] = []
     groups: list[str] = []

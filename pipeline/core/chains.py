@@ -46,6 +46,22 @@ class Chain(Struct, frozen=True, kw_only=True):
     steps: list[Step]
     root: int
     effects: int
+    pattern: Pattern
+
+    @property
+    def strength(self) -> float:
+        """How much the root proves."""
+        return self.rule.strength if self.pattern.strength is None else self.pattern.strength
+
+    @property
+    def confidence(self) -> float:
+        """How often a conclusion from this root is right."""
+        return self.rule.confidence if self.pattern.confidence is None else self.pattern.confidence
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it shows the effects without which its root is nothing."""
+        return self.effects > 0 or not (self.rule.needs_effect or self.pattern.needs_effect)
 
     @property
     def root_item(self) -> Resolved:
@@ -114,6 +130,7 @@ class _Builder:
         self._rules = rules
         self._index = index
         self._steps: list[Step] = []
+        self._hindsight = False
         self._taken: set[int] = set()
         self._by_name: dict[str, list[int]] = defaultdict(list)
         self._by_place: dict[tuple[str, object], list[int]] = defaultdict(list)
@@ -121,6 +138,8 @@ class _Builder:
     def build(self, members: list[tuple[int, Resolved]]) -> Chain:
         """The chain of one entity; `members` are its root episodes, the preferred one first."""
         root = members[0][1]
+        pattern = self._rule.root[members[0][0]]
+        self._hindsight = pattern.hindsight
         subject = culprit_of(self._rule.scope, [item.subject for _, item in members])
         self._before(root, subject)
         why = self._rule.before[0].why if self._steps else ""
@@ -134,11 +153,16 @@ class _Builder:
             if link.scope not in ("job", "peer") or self._hits_a_rank(subject, told):
                 self._follow(link, subject, number)
         effects = sum(one.role != "context" for one in self._steps[told:])
-        return Chain(rule=self._rule, subject=subject, steps=self._steps, root=number, effects=effects)
+        return Chain(
+            rule=self._rule, subject=subject, steps=self._steps, root=number, effects=effects,
+            pattern=pattern,
+        )  # fmt: skip
 
     def _hits_a_rank(self, subject: Entity, told: int) -> bool:
         """Whether the root may concern others: it is of a rank, or a rank of its node fell with it, or nobody knows."""
-        if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "job", "rank"):
+        if self._rule.takes_all or self._rule.scope in ("nic", "job", "rank"):
+            return True
+        if not self._placed or subject.rank is not None:
             return True
         return any(one.role == "cascade" and one.item.subject.rank is not None for one in self._steps[told:])
 
@@ -168,7 +192,7 @@ class _Builder:
         named = (self._by_name.get(name, ()) for name in reversed(link.after))
         for candidates in (*near, *named, [root]):
             for index in reversed(candidates):
-                if may_precede(self._steps[index].item, item, link):
+                if may_precede(self._steps[index].item, item, link) or (index == root and self._hindsight):
                     return index
         return None
 
@@ -204,12 +228,16 @@ def may_precede(cause: Resolved, effect: Resolved, link: Link) -> bool:
 
 
 def culprit_of(scope: Scope, subjects: list[Entity]) -> Entity:
-    """The entity a rule blames: the first subject with what the others add. A link's culprit is no rank."""
+    """The entity a rule blames: the first subject with what the others add. A link's culprit is no rank, and a job's
+    has only what all its lines agree on.
+    """
     merged: dict[str, object] = {}
     for subject in subjects:
         for name, value in msgspec.structs.asdict(subject).items():
             if value is not None:
                 merged.setdefault(name, value)
+    if scope == "job":
+        merged = {name: value for name, value in merged.items() if {getattr(s, name) for s in subjects} == {value}}
     if scope == "nic":
         merged = {name: merged[name] for name in ("node", "machine_id", "nic", "link", "switch") if name in merged}
     return msgspec.convert(merged, Entity)
@@ -229,7 +257,8 @@ def _place(subject: Entity) -> object:
 def _entity_name(scope: Scope, subject: Entity) -> str:
     """What keeps two roots of one rule apart, by the scope of the rule."""
     if scope == "gpu":
-        return f"{subject.node} {subject.pci_bus_id or subject.gpu_uuid or subject.gpu_index}"
+        rank = None if subject.rank is None else f"rank {subject.rank}"
+        return f"{subject.node} {subject.pci_bus_id or subject.gpu_uuid or rank or subject.gpu_index}"
     if scope in ("rank", "peer"):
         return f"rank {subject.rank}" if subject.rank is not None else f"{subject.node} {subject.pid}"
     if scope == "nic":
