@@ -34,25 +34,30 @@ class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event name and, where given, the values its attributes must have and the roles its signal may give it.
+    """An event name and, where given, the values its attributes must have, and the roles and labels of the line.
 
     `has`: attributes that the line must give, with whatever value. `given`: one of these must be known of the
     investigation; `unless`: none of these may be known of a time before the root. `needs_effect`: alone it is nothing.
-    `confidence`: instead of the rule's, where the line is second-hand.
+    `strength` and `confidence`: where this root proves less or more than the others of its rule. `hindsight`: the line
+    reports what began earlier, so that it may stand after what followed from it.
     """
 
     event: str
     where: dict[str, list[str]] = {}
     roles: list[Role] = []
+    labels: list[str] = []
     has: list[str] = []
     given: list[Condition] = []
     unless: list[Condition] = []
     needs_effect: bool = False
+    strength: float | None = None
     confidence: float | None = None
+    hindsight: bool = False
 
     def matches(self, episode: Episode) -> bool:
         """Whether the episode is of this kind."""
         fits = not self.roles or episode.first.role in self.roles
+        fits = fits and (not self.labels or episode.first.label in self.labels)
         fits = fits and all(episode.attributes.get(name) for name in self.has)
         return fits and matches(self.event, self.where, episode)
 
@@ -97,6 +102,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `needs_effect`: alone it is nothing. `dies`: the culprit's process, or all of its node, ends by it; who lives on is
     no culprit.
+    A `hard` interruption of a node takes the ranks that run there with it.
     `consequence` and `not_network_because` are said only where the chain shows that others noticed.
     """
 

@@ -50,8 +50,23 @@ class Chain(Struct, frozen=True, kw_only=True):
     steps: list[Step]
     root: int
     effects: int
-    confidence: float
-    needs_effect: bool = False
+    pattern: Pattern
+    needs_effect: bool
+
+    @property
+    def strength(self) -> float:
+        """How much the root proves."""
+        return self.rule.strength if self.pattern.strength is None else self.pattern.strength
+
+    @property
+    def confidence(self) -> float:
+        """How often a conclusion from this root is right."""
+        return self.rule.confidence if self.pattern.confidence is None else self.pattern.confidence
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it shows the effects without which its root lines are nothing."""
+        return self.effects > 0 or not self.needs_effect
 
     @property
     def root_item(self) -> Resolved:
@@ -133,6 +148,7 @@ class _Builder:
         self._rules = rules
         self._index = index
         self._steps: list[Step] = []
+        self._hindsight = False
         self._taken: set[int] = set()
         self._by_name: dict[str, list[int]] = defaultdict(list)
         self._by_place: dict[tuple[str, object], list[int]] = defaultdict(list)
@@ -140,24 +156,24 @@ class _Builder:
     def build(self, members: list[tuple[int, Resolved]]) -> Chain:
         """The chain of one entity; `members` are its root episodes, the preferred one first."""
         root = members[0][1]
-        subject = _blamed(self._rule.scope, [item for _, item in members if _near(root, item)])
+        members = [member for member in members if _near(root, member[1])]
+        patterns = [self._rule.root[which] for which, _ in members]
+        self._hindsight = patterns[0].hindsight
+        subject = _blamed(self._rule.scope, [item for _, item in members])
         self._before(root, subject)
         why = self._rule.before[0].why if self._steps else ""
         self._append(root, "cascade" if self._steps else "root", 0 if self._steps else None, why)
         number = len(self._steps) - 1
         for _, item in members[1:]:
-            if _near(root, item):
-                self._append(item, "cascade", number, "the same fault, as another line reports it")
+            self._append(item, "cascade", number, "the same fault, as another line reports it")
         told = len(self._steps)
         for link in self._rules.effects(self._rule):
             if link.scope not in ("job", "peer") or self._hits_a_rank(subject, told):
                 self._follow(link, subject, number)
         effects = sum(one.role != "context" for one in self._steps[told:])
-        alone = any(not self._rule.root[which].needs_effect for which, _ in members)
         return Chain(
-            rule=self._rule, subject=subject, steps=self._steps, root=number, effects=effects,
-            needs_effect=self._rule.needs_effect or not alone,
-            confidence=self._rule.root[members[0][0]].confidence or self._rule.confidence,
+            rule=self._rule, subject=subject, steps=self._steps, root=number, effects=effects, pattern=patterns[0],
+            needs_effect=self._rule.needs_effect or all(pattern.needs_effect for pattern in patterns),
         )  # fmt: skip
 
     def _hits_a_rank(self, subject: Entity, told: int) -> bool:
@@ -196,7 +212,7 @@ class _Builder:
         named = (self._by_name.get(name, ()) for name in reversed(link.after))
         for candidates in (*near, *named, [root]):
             for index in reversed(candidates):
-                if may_precede(self._steps[index].item, item, link):
+                if may_precede(self._steps[index].item, item, link) or (index == root and self._hindsight):
                     return index
         return None
 
@@ -263,12 +279,16 @@ def link_of(subject: Entity, attributes: Mapping[str, str]) -> Entity:
 
 
 def culprit_of(scope: Scope, subjects: list[Entity]) -> Entity:
-    """The entity a rule blames: the first subject with what the others add. A link's culprit is no rank."""
+    """The entity a rule blames: the first subject with what the others add. A link's culprit is no rank, and a job's
+    has only what all its lines agree on.
+    """
     merged: dict[str, object] = {}
     for subject in subjects:
         for name, value in msgspec.structs.asdict(subject).items():
             if value is not None:
                 merged.setdefault(name, value)
+    if scope == "job":
+        merged = {name: value for name, value in merged.items() if {getattr(s, name) for s in subjects} == {value}}
     if scope == "nic":
         merged = {name: merged[name] for name in ("node", "machine_id", "nic", "link", "switch") if name in merged}
     return msgspec.convert(merged, Entity)
@@ -288,8 +308,8 @@ def _place(subject: Entity) -> object:
 def _entity_name(scope: Scope, subject: Entity) -> str:
     """What keeps two roots of one rule apart, by the scope of the rule."""
     if scope == "gpu":
-        gpu = subject.pci_bus_id or subject.gpu_uuid
-        named = (gpu, subject.gpu_index, subject.rank, subject.pid)
+        rank = None if subject.rank is None else f"rank {subject.rank}"
+        named = (subject.pci_bus_id, subject.gpu_uuid, rank, subject.gpu_index, subject.pid)
         return f"{subject.node} {next((name for name in named if name is not None), None)}"
     if scope in ("rank", "peer"):
         return f"rank {subject.rank}" if subject.rank is not None else f"{subject.node} {subject.pid}"

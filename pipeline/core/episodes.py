@@ -11,6 +11,7 @@ from pipeline.core.order import canonical
 from schemas.records import Entity, Event
 
 DEFAULT_WINDOW_S: Final = 60
+PROGRESS: Final = "context/progress"
 
 
 class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,13 +24,17 @@ class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Episode(Struct, kw_only=True):
-    """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence."""
+    """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence.
+
+    `last` is kept of marks of progress: what was still going on, or was finished, shows in the last one.
+    """
 
     first: Event
     start_ns: int
     end_ns: int
     count: int
     event_ids: list[str] = []
+    last: Event | None = None
 
     @property
     def name(self) -> str:
@@ -68,7 +73,10 @@ class Episodes(Struct, kw_only=True):
         window_ns = (how.window_s if how else DEFAULT_WINDOW_S) * 1_000_000_000
         at_ns = event.aligned_time_unix_nano if event.aligned_time_unix_nano is not None else -1
         end_ns = max(at_ns, event.until_unix_nano or -1)
-        fresh = Episode(first=event, start_ns=at_ns, end_ns=end_ns, count=event.count, event_ids=[event.event_id])
+        fresh = Episode(
+            first=event, start_ns=at_ns, end_ns=end_ns, count=event.count, event_ids=[event.event_id],
+            last=event if event.label == PROGRESS else None,
+        )  # fmt: skip
         key = _key(event, how)
         if key not in self.by_key and len(self.by_key) >= MAX_EPISODES:
             self.dropped += event.count
@@ -115,6 +123,7 @@ def _merged(a: Episode, b: Episode) -> Episode:
         end_ns=max(a.end_ns, b.end_ns),
         count=a.count + b.count,
         event_ids=sorted({*a.event_ids, *b.event_ids})[:MAX_IDS],
+        last=max((one.last for one in (a, b) if one.last is not None), key=canonical, default=None),
     )
 
 

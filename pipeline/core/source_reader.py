@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from pipeline.core import keys, times
 from pipeline.core.dating import NOTHING_SAID, Dating, ZoneWatch, iso_stamp, told
+from pipeline.core.episodes import PROGRESS
 from pipeline.core.here import Here, Recent
 from pipeline.core.hosts import may_be_one
 from pipeline.core.line_reader import line_reader
@@ -109,6 +110,7 @@ class SourceReader:
             memory.seen_ns = out.now_ns
             out.gaps.extend(Gap(source=source, node=batch.reporter, reason=f"attribute {text}") for text in wrong)
         self._folded: dict[tuple[str, str, int | None, Entity, Printer, int | None], int] = {}
+        self._last_of: dict[int, int] = {}
         self._near: dict[str, int] = {}
         self._events: list[tuple[str | None, Event]] = []
 
@@ -286,6 +288,9 @@ class SourceReader:
         fold = (event.name, said, second, event.subject, event.printer, where)
         if fold in self._folded:
             place = self._folded[fold]
+            if event.label == PROGRESS:
+                self._fold_progress(place, event)
+                return
             key, first = self._events[place]
             until_ns = max(first.until_unix_nano or 0, when.aligned_ns or 0) or None
             folded = msgspec.structs.replace(first, count=first.count + event.count, until_unix_nano=until_ns)
@@ -293,6 +298,16 @@ class SourceReader:
             return
         self._folded[fold] = len(self._events)
         self._events.append((self._memory.job, event))
+
+    def _fold_progress(self, place: int, event: Event) -> None:
+        """Of marks of progress the first and the last stay: what was going on or had ended shows in the last one."""
+        key, _ = self._events[place]
+        last = self._last_of.get(place)
+        if last is None:
+            self._last_of[place] = len(self._events)
+            self._events.append((key, event))
+            return
+        self._events[last] = (key, msgspec.structs.replace(event, count=self._events[last][1].count + event.count))
 
     def _near_miss(self, line: RawLine, parsed: ParsedLine, own: When | None) -> None:
         """Count a line with a hint that no pattern fits: for people (`sql/queries/near_misses.sql`), for no verdict."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Chain, Resolved, Step, chains_of, link_of, step
+from pipeline.core.derived import derive, unheard_of
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, order
 from pipeline.core.placement import PlacementMap
@@ -26,6 +27,10 @@ FAILURES: Final = frozenset(
 WAITERS: Final = frozenset(("nccl.watchdog.timeout", "gloo.timeout", "torch.comm.aborted"))
 # What says that a collective stood still.
 STALLS: Final = WAITERS | {"nccl.watchdog.exception", "nccl.watchdog.stuck"}
+# What tells that a rank was waiting.
+REPORTS: Final = WAITERS | {"nccl.watchdog.work", "nccl.wait.timeout", "nccl.watchdog.down"}
+# What is printed while a stall lasts: what ended before it was not waited for.
+DURING: Final = STALLS | {"nccl.wait.timeout", "torch.abort.timeout", "nccl.watchdog.work"}
 # What a rank prints of the death of another one.
 SURVIVORS: Final = WAITERS | {"nccl.socket.closed", "gloo.closed", "gloo.reset"}
 # What a process prints of its own end, without saying what led to it.
@@ -81,13 +86,16 @@ class Reported(Struct, frozen=True, kw_only=True):
 def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
     """All conclusions of one investigation, the main one first. Empty where nothing failed."""
     items = [Resolved(episode=e, subject=link_of(placement.subject(e.first), e.attributes)) for e in episodes]
+    silent = _silent_ranks(items, placement, reported)
+    stalls = [item for item in items if item.episode.name in DURING]
+    items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
     failures = [item for item in items if item.episode.name in FAILURES]
     placed = sum(entity.node is not None for entity in placement.ranks.values())
     known = placement.world_size is not None and placed >= placement.world_size
     chains = [
         chain
         for chain in chains_of(items, rules, placed=known, nodes=placement.nodes())
-        if (chain.effects or not chain.needs_effect) and not _lives_on(chain, items)
+        if chain.is_whole and not _lives_on(chain, items)
     ]
     roots = _not_explained(chains)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
@@ -97,7 +105,7 @@ def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, r
         found = [_conclusion(c, placement) for c in _one_per_entity([*linked, *loose])]
         return [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
     if not linked:
-        return [_unknown(items, failures, placement, reported), *_alone(loose, placement, [])]
+        return [_unknown(items, failures, placement, reported, silent), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
     return [main, *_alone([*beside, *loose], placement, main.culprits)]
 
@@ -120,7 +128,7 @@ def _not_explained(chains: list[Chain]) -> list[Chain]:
 def _is_explained(chain: Chain, inside: dict[int, list[Chain]]) -> bool:
     root = chain.root_item
     for other in inside.get(-id(root), ()):
-        if other is not chain and other.rule.strength > chain.rule.strength:
+        if other is not chain and other.strength > chain.strength:
             return True
     for other in inside.get(id(root), ()):
         if other is chain or other.root_item is root:
@@ -132,7 +140,7 @@ def _is_explained(chain: Chain, inside: dict[int, list[Chain]]) -> bool:
 
 
 def _weight(chain: Chain) -> tuple[float, int]:
-    return chain.rule.strength, len(chain.steps)
+    return chain.strength, len(chain.steps)
 
 
 def _lives_on(chain: Chain, items: list[Resolved]) -> bool:
@@ -172,7 +180,7 @@ def _outside(chain: Chain, placement: PlacementMap) -> bool:
 def _score(chain: Chain, failures: list[Resolved]) -> float:
     inside = {id(one.item) for one in chain.steps}
     share = sum(id(failure) in inside for failure in failures) / len(failures) if failures else 0.0
-    return chain.rule.strength + 0.3 * share
+    return chain.strength + 0.3 * share
 
 
 def _with_rivals(linked: list[Chain], placement: PlacementMap) -> tuple[Conclusion, list[Chain]]:
@@ -209,7 +217,7 @@ def _together(main: Conclusion, culprits: list[Entity], equals: list[Chain]) -> 
 def _alone(chains: list[Chain], placement: PlacementMap, blamed: list[Entity]) -> list[Conclusion]:
     """Faults that stand on their own beside the main conclusion, one per entity that is not blamed already."""
     known = {_entity_text(entity) for entity in blamed}
-    strong = [c for c in chains if c.rule.strength >= STANDS_ALONE and _entity_text(c.subject) not in known]
+    strong = [c for c in chains if c.strength >= STANDS_ALONE and _entity_text(c.subject) not in known]
     strong.sort(key=lambda c: canonical(c.root_item.episode.first))
     return [msgspec.structs.replace(_conclusion(c, placement), main=False) for c in _one_per_entity(strong)]
 
@@ -241,10 +249,9 @@ def _entity_text(entity: Entity) -> str:
 
 
 def _unknown(
-    items: list[Resolved], failures: list[Resolved], placement: PlacementMap, reported: Reported
+    items: list[Resolved], failures: list[Resolved], placement: PlacementMap, reported: Reported, silent: list[int]
 ) -> Conclusion:
     """No cause found: the rank that fell silent where the evidence shows one, else nobody."""
-    silent = _silent_ranks(items, placement, reported)
     first = min(failures, key=lambda item: canonical(item.episode.first))
     steps = [Step(item=first, role="symptom")]
     for item in items:
@@ -257,7 +264,8 @@ def _unknown(
         if has_last_words(steps, silent):
             said = "the rank's own error does not say what led to it"
         return Conclusion(
-            class_="unknown/silent_rank", rule=None, culprits=[placement.ranks[rank] for rank in silent],
+            class_="unknown/silent_rank", rule=None,
+            culprits=[placement.ranks.get(rank) or Entity(rank=rank) for rank in silent],
             confidence=0.6 if len(silent) == 1 else 0.4, steps=steps, silent_ranks=silent,
             why_unknown=f"{said}; its stack (py-spy), the kernel log of its node or a flight-recorder dump would "
             "decide",
@@ -288,7 +296,11 @@ def _silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Repo
     """Ranks that are known, whose logs were read past the window, and that did not report what the others report."""
     waits = [item for item in items if item.episode.name in WAITERS and item.subject.rank is not None]
     known = set(placement.ranks)
-    if not waits or placement.world_size is None or len(known) < placement.world_size:
+    if not waits:
+        return []
+    if placement.world_size is None and reported.all_ended:
+        return unheard_of({item.subject.rank for item in items if item.episode.name in REPORTS} - {None})
+    if placement.world_size is None or len(known) < placement.world_size:
         return []
     silent = sorted(known - {item.subject.rank for item in waits})
     if not silent or len(silent) * 2 > len(known):

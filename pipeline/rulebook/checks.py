@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from pipeline.core import derived
 from pipeline.core.causes import RuleSet
 from pipeline.rulebook.stories import story_problem
 from schemas.signals import Signal, SignalSet
@@ -36,7 +37,7 @@ def played_rules(rules: RuleSet, wanted: set[str]) -> Iterator[Problem]:
 
 def lint(known: SignalSet, rules: RuleSet) -> Iterator[Problem]:
     """What loads and still should not stay so."""
-    events = {signal.event for signal in known.signals}
+    events = {signal.event for signal in known.signals} | derived.EVENTS
     for name, file in known.files.items():
         for field in ("emitter", "checked_against"):
             if not getattr(file, field).strip():

@@ -139,6 +139,40 @@ def test_second_hand_evidence_is_less_sure() -> None:
     assert by_cuda.confidence < by_driver.confidence == by_driver.rule.confidence
 
 
+def test_a_root_that_proves_less_than_its_rule_makes_a_weaker_chain() -> None:
+    bus = event("gpu.xid", node="beta", bus=BUS, role="cause", attributes={"xid": "31"})
+    said = event("cuda.error", node="beta", attributes={"error": "an illegal memory access was encountered"})
+    (by_driver,) = _chains("software/illegal_memory_access", bus)
+    (by_cuda,) = _chains("software/illegal_memory_access", said)
+    assert by_cuda.strength < by_driver.strength == by_driver.rule.strength
+
+
+def test_a_line_that_is_nothing_alone_counts_beside_one_that_is_something() -> None:
+    record = event("gpu.xid", node="beta", bus=BUS, role="cause", attributes={"xid": "64"})
+    stopped = event("gpu.xid", node="beta", bus=BUS, offset=80, attributes={"xid": "45", "previous_xid": "64"})
+    (alone,) = _chains("hardware/gpu_row_remap_failure", record)
+    (both,) = _chains("hardware/gpu_row_remap_failure", record, stopped)
+    assert (alone.effects, alone.is_whole) == (0, False)
+    assert (both.effects, both.is_whole) == (0, True)
+
+
+def test_what_lies_hours_away_makes_no_line_something() -> None:
+    record = event("gpu.xid", node="beta", bus=BUS, role="cause", attributes={"xid": "64"})
+    far = event("gpu.xid", node="beta", bus=BUS, offset=80, at_ns=T0 + 9_000 * SECOND,
+                attributes={"xid": "45", "previous_xid": "64"})  # fmt: skip
+    (chain,) = _chains("hardware/gpu_row_remap_failure", record, far)
+    assert not chain.is_whole
+
+
+def test_gpus_without_an_address_are_told_apart_by_their_ranks() -> None:
+    def seen(*ranks: int) -> int:
+        error = {"error": "uncorrectable ECC error encountered"}
+        events = [event("cuda.error", node="beta", rank=rank, offset=rank, attributes=error) for rank in ranks]
+        return len(_chains("hardware/gpu_ecc_uncorrectable", *events))
+
+    assert (seen(1), seen(1, 2)) == (1, 2)
+
+
 def test_a_node_that_goes_off_concerns_the_ranks_that_run_there() -> None:
     lost = event("bmc.power", node="beta", role="cause", attributes={"what": "AC lost", "way": "asserted"})
     items = _items(lost, waited(0, "alpha"))

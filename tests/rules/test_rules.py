@@ -8,12 +8,13 @@ from importlib.resources import files
 import msgspec
 import pytest
 
+from pipeline.core import derived
 from pipeline.core.causes import Case, Rule
 from pipeline.rulebook.stories import main_incident, story_problem
 from pipeline.rules import RuleFileError, _convert, load_rules
 from schemas import signals
 from schemas.decoders import DECODERS
-from schemas.vocabulary import CLASSES
+from schemas.vocabulary import CLASSES, LABELS
 
 RULES = {rule.id: rule for rule in load_rules().rules}
 FILES = sorted(
@@ -21,11 +22,15 @@ FILES = sorted(
     if entry.name.endswith(".toml") and entry.name != "shared.toml"
 )  # fmt: skip
 STORIES = [(rule.id, case) for rule in RULES.values() for case in rule.story]
-EVENTS = {signal.event for signal in signals.load().signals}
+EVENTS = {signal.event for signal in signals.load().signals} | derived.EVENTS
+# Lines that stand under a frame of Python carry what the frame says.
+FRAME = {a for s in signals.load().signals if s.event == "python.frame" for a in s.types}
 ATTRIBUTES = {
     name: {
         *(a for s in signals.load().signals if s.event == name for a in (*s.types, *s.sets, *s.renames.values())),
         *(a for s in signals.load().signals if s.event == name and s.decode for a in DECODERS[s.decode].names),
+        *derived.ATTRIBUTES.get(name, ()),
+        *(FRAME if name == "python.exception" else ()),
     }
     for name in EVENTS
 }  # fmt: skip
@@ -102,12 +107,13 @@ def test_every_event_and_attribute_of_a_rule_is_one_that_some_signal_gives(rule:
     assert not missing, f"no signal gives {missing}"
     after = {name for link in load_rules().effects(rule) for name in link.after}
     assert after <= EVENTS
+    assert {label for pattern in rule.root for label in pattern.labels} <= LABELS
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_no_pattern_names_a_host_a_job_or_a_path(rule: Rule) -> None:
     values = {v for _, where in _patterns(rule) for name, wanted in where.items() if name != "sxid" for v in wanted}
-    named = {value for value in values if re.search(r"^/|/\w+/|\d{5,}|[a-z]+-?\d{2,}$|\.(?:log|txt)$", value)}
+    named = {value for value in values if re.search(r"(?:^|\s)/|/\S*/|\d{5,}|[a-z]+-?\d{2,}$|\.(?:log|txt)$", value)}
     assert not named
 
 

@@ -1,0 +1,189 @@
+"""Evidence of several lines: who is named, who is out of step, what went on when a stall began."""
+
+import pytest
+
+from pipeline.core.chains import Chain, Resolved, chains_of
+from pipeline.core.derived import MAX_GAP, MAX_LATE_S, derive, unheard_of
+from pipeline.core.episodes import of_events
+from pipeline.core.placement import Facts, PlacementMap
+from pipeline.rules import load_rules
+from schemas.records import Entity, Event
+from tests.strategies import SECOND, T0, event, waited
+
+RULES = load_rules()
+NOWHERE = PlacementMap(Facts())
+
+
+def _derived(*events: Event, silent: int | None = None) -> list[Resolved]:
+    items = [Resolved(episode=e, subject=e.subject) for e in of_events(events, RULES.coalescing)]
+    stalls = [item for item in items if item.episode.name == "nccl.watchdog.timeout"]
+    return derive(items, stalls, NOWHERE, silent)
+
+
+def _found(name: str, items: list[Resolved]) -> list[int | None]:
+    return [item.subject.rank for item in items if item.episode.name == name]
+
+
+def _waits(rank: int, seq: int, op: str = "ALLREDUCE") -> Event:
+    return event("nccl.watchdog.timeout", source="job", offset=5_000 + rank, rank=rank, at_ns=T0 + 600 * SECOND,
+                 attributes={"seq": str(seq), "op": op, "numel_in": "1", "ran_for_ms": "600000"})  # fmt: skip
+
+
+def _progress(name: str, offset: int, *, at_s: int = 0, rank: int | None = None, **attributes: str) -> Event:
+    made = event(name, source="job", offset=offset, rank=rank, at_ns=T0 + at_s * SECOND, role="context",
+                 attributes=attributes)  # fmt: skip
+    return type(made)(**{**{f: getattr(made, f) for f in made.__struct_fields__}, "label": "context/progress"})
+
+
+# --- who is out of step -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seqs", "odd"),
+    [
+        ([85, 88, 88, 88], [0]),
+        ([88, 88, 91, 88], [2]),
+        ([88, 88, 88, 88], []),
+        ([85, 85, 88, 88], []),
+        ([85, 88], []),
+        ([85, 86, 88, 88], []),
+        ([85, 85 + MAX_GAP, 85 + MAX_GAP], [0]),
+        ([85, 86 + MAX_GAP, 86 + MAX_GAP], []),
+    ],
+)
+def test_the_one_rank_that_waits_elsewhere_than_all_others_is_out_of_step(seqs: list[int], odd: list[int]) -> None:
+    items = _derived(*(_waits(rank, seq) for rank, seq in enumerate(seqs)))
+    assert _found("collective.mismatch", items) == odd
+    assert len(items) == len(seqs), "its line stands for it once"
+
+
+def _states(rank: int, other: int) -> Event:
+    return event("collective.mismatch", source=f"rank{rank}", offset=rank, rank=rank,
+                 attributes={"rank": str(rank), "other_rank": str(other)})  # fmt: skip
+
+
+def test_of_statements_about_two_ranks_each_the_rank_in_all_of_them_is_named() -> None:
+    items = _derived(_states(0, 3), _states(1, 3), _states(3, 0))
+    assert _found("collective.mismatch", items) == [3, 3, 3]
+
+
+def test_one_statement_about_two_ranks_names_nobody() -> None:
+    (item,) = _derived(_states(0, 3))
+    assert item.subject == Entity()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "what", "named"),
+    [
+        ("7", "finished collective", [7]),
+        ("2, 5", "never joined any collectives", [2, 5]),
+        ("7", "joined but didn't finish collective", [None]),
+        ("0, 1, 2, 3, 4", "finished collective", [None]),
+    ],
+)
+def test_a_report_names_the_ranks_that_did_not_join(ranks: str, what: str, named: list[int | None]) -> None:
+    report = event("collective.desync", attributes={"ranks": ranks, "what": what})
+    assert _found("collective.desync", _derived(report)) == named
+
+
+@pytest.mark.parametrize(
+    ("reporters", "silent"), [({1, 2}, [0]), ({1, 2, 3}, [0]), ({1}, []), ({0, 2, 3}, []), ({2, 3}, []), (set(), [])]
+)
+def test_rank_0_is_missed_where_all_others_up_to_the_last_report(reporters: set[int | None], silent: list[int]) -> None:
+    assert unheard_of(reporters) == silent
+
+
+# --- what went on -------------------------------------------------------------------------------------------------
+
+
+def test_a_save_without_an_end_is_unfinished_and_the_silent_ranks() -> None:
+    items = _derived(_progress("checkpoint.started", 1, at_s=-5, path="/c"), waited(1, "alpha"), silent=0)
+    assert _found("checkpoint.unfinished", items) == [0]
+    assert not _found("checkpoint.started", items)
+
+
+@pytest.mark.parametrize("later", ["checkpoint.saved", "train.step"])
+def test_a_save_that_ended_or_after_which_the_training_went_on_is_none(later: str) -> None:
+    started = _progress("checkpoint.started", 1, at_s=-5, path="/c")
+    assert not _found("checkpoint.unfinished", _derived(started, _progress(later, 2, at_s=-2), waited(1, "alpha")))
+
+
+@pytest.mark.parametrize(("begun_s", "counts"), [(0, True), (MAX_LATE_S - 5, True), (MAX_LATE_S + 15, False)])
+def test_a_save_that_begins_long_after_the_others_began_to_wait_is_none(begun_s: int, counts: bool) -> None:
+    items = _derived(_progress("checkpoint.started", 1, at_s=begun_s, path="/c"), waited(1, "alpha"))
+    assert bool(_found("checkpoint.unfinished", items)) is counts
+
+
+@pytest.mark.parametrize(("last", "unfinished"), [("40", True), ("67", False)])
+def test_a_bar_is_judged_by_its_last_line(last: str, unfinished: bool) -> None:
+    bars = [_progress("progress.bar", n, at_s=n, what="Preparing shards", done=done, total="67")
+            for n, done in ((1, "24"), (9, last))]  # fmt: skip
+    items = _derived(*bars, waited(1, "alpha"), silent=0)
+    assert bool(_found("data.preprocess.unfinished", items)) is unfinished
+    if unfinished:
+        assert [i.episode.attributes["done"] for i in items if i.episode.name == "data.preprocess.unfinished"] == ["40"]
+
+
+def test_the_bar_of_the_training_is_no_preparation() -> None:
+    bar = _progress("progress.bar", 1, what="Epoch 3", done="24", total="67")
+    assert not _found("data.preprocess.unfinished", _derived(bar, waited(1, "alpha"), silent=0))
+
+
+def test_a_rank_that_waits_itself_is_not_blamed_for_its_own_download() -> None:
+    load = _progress("data.download", 1, at_s=-5, rank=1, state="downloading")
+    assert not _found("data.download.unfinished", _derived(load, waited(1, "alpha")))
+
+
+def test_without_a_stall_nothing_is_unfinished() -> None:
+    assert not _found("checkpoint.unfinished", _derived(_progress("checkpoint.started", 1, path="/c")))
+
+
+# --- stores -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ok_s", "left_out"), [(-60, True), (60, False)])
+def test_a_server_that_answered_again_before_the_stall_led_to_nothing(ok_s: int, left_out: bool) -> None:
+    lost = event("nfs.stall", source="kern", offset=1, at_ns=T0 - 90 * SECOND, attributes={"server": "s"})
+    found = event("nfs.ok", source="kern", offset=2, at_ns=T0 + ok_s * SECOND, attributes={"server": "s"})
+    items = _derived(lost, found, waited(1, "alpha", at_ns=T0 + 601 * SECOND))
+    assert (not _found("nfs.stall", items)) is left_out
+
+
+@pytest.mark.parametrize(
+    ("label", "blocked_in"),
+    [("storage/nfs_stall", "nfs"), ("storage/fs_stall", "file system"), ("hardware/gpu_hang", None)],
+)
+def test_a_hung_task_waits_for_what_its_stack_shows(label: str, blocked_in: str | None) -> None:
+    task = event("host.hung_task", source="kern", offset=1, pid=800)
+    stack = event("host.stack", source="kern", offset=2, attributes={"family": "x"})
+    stack = type(stack)(**{**{f: getattr(stack, f) for f in stack.__struct_fields__}, "label": label})
+    (hung,) = (item for item in _derived(task, stack) if item.episode.name == "host.hung_task")
+    assert hung.episode.attributes.get("blocked_in") == blocked_in
+
+
+# --- what a root pattern may say -----------------------------------------------------------------------------------
+
+
+def _chain(class_: str, items: list[Resolved]) -> Chain:
+    (chain,) = (chain for chain in chains_of(items, RULES, placed=False) if chain.rule.class_ == class_)
+    return chain
+
+
+def test_a_report_in_hindsight_explains_the_time_out_that_stands_before_it() -> None:
+    report = event("collective.desync", source="job", offset=9_999, at_ns=T0 + 700 * SECOND,
+                   attributes={"ranks": "7", "what": "finished collective"})  # fmt: skip
+    chain = _chain("software/collective_mismatch", _derived(_waits(0, 88), report))
+    assert [step.item.episode.name for step in chain.steps] == ["collective.desync", "nccl.watchdog.timeout"]
+    assert (chain.strength, chain.confidence) != (chain.rule.strength, chain.rule.confidence)
+
+
+def test_another_root_does_not_explain_what_stands_before_it() -> None:
+    late = event("dataloader.timeout", source="job", offset=9_999, rank=1, at_ns=T0 + 700 * SECOND)
+    assert _chain("software/dataloader_deadlock", _derived(_waits(0, 88), late)).effects == 0
+
+
+def test_the_culprit_of_a_job_has_only_what_all_its_lines_agree_on() -> None:
+    lines = [event("python.exception", node=node, source=node, rank=rank, role="cause",
+                   attributes={"message": "No CUDA GPUs are available", "type": "RuntimeError"})
+             for rank, node in enumerate(("alpha", "alpha"))]  # fmt: skip
+    assert _chain("software/config_error", _derived(*lines)).subject == Entity(node="alpha")
