@@ -34,7 +34,7 @@ from schemas.matching import (
 )
 from schemas.records import Entity
 from schemas.values import CONVERTERS
-from schemas.vocabulary import LABELS, SCOPES, Role, Severity
+from schemas.vocabulary import LABELS, ROLES, SCOPES, SEVERITIES, Role, Severity
 
 NOT_SIGNAL_FILES: Final = frozenset({"wrappers", "stamps", "documents", "xid", "sxid", "nvlink4", "nvlink5"})
 # Only so much of a very long body is searched: its head and its tail. Keeps every pattern cheap on hostile input.
@@ -473,7 +473,18 @@ def _read(name: str, content: bytes) -> tuple[str, SignalFile]:
     try:
         return name, msgspec.convert(raw, SignalFile)
     except msgspec.ValidationError as error:
-        raise SignalFileError(f"{name}.toml: {_signal_id(raw, str(error))}{error}") from error
+        allowed = next(
+            (f"; use one of {sorted(words)}" for end, words in _WORDS.items() if f"{end}`" in str(error)), ""
+        )
+        raise SignalFileError(f"{name}.toml: {_signal_id(raw, str(error))}{error}{allowed}") from error
+
+
+# What a field may say, by the end of its path in an error.
+_WORDS: Final = {
+    ".role": ROLES,
+    ".severity": SEVERITIES,
+    ".status": frozenset({"stable", "experimental", "deprecated"}),
+}
 
 
 def _signal_id(raw: dict[str, Any], message: str) -> str:
@@ -556,9 +567,9 @@ def _check_words(where: str, signal: Signal, overrides: Mapping[str, Mapping[str
     labels = {signal.label, *(change.label for change in changes if change.label)}
     scopes = {signal.scope, *(change.scope for change in changes if change.scope)}
     if not labels <= LABELS:
-        raise SignalFileError(f"{where}: label: {sorted(labels - LABELS)} is not in schemas/vocabulary.py LABELS")
+        raise SignalFileError(f"{where}: label: {sorted(labels - LABELS)}; use one of {sorted(LABELS)}")
     if not scopes <= SCOPES:
-        raise SignalFileError(f"{where}: scope: {sorted(scopes - SCOPES)} is not in schemas/vocabulary.py SCOPES")
+        raise SignalFileError(f"{where}: scope: {sorted(scopes - SCOPES)}; use one of {sorted(SCOPES)}")
     if not (signal.hints or signal.parts):
         raise SignalFileError(f"{where}: hints: at least one literal is needed")
     if not signal.matches or len(signal.misses) < 2:
