@@ -35,7 +35,7 @@ check: lint types imports test ## all of these: lint, types, imports, test
 fuzz: $(VENV)/.dev ## fuzz the reading of lines with atheris (ARGS="-max_total_time=600")
 	$(PIP) --upgrade '.[fuzz]' && mkdir -p build/fuzz && cd build/fuzz && PYTHONPATH=$(CURDIR) $(abspath $(PY)) -m tests.fuzz $(or $(ARGS),-max_total_time=60)
 
-bench: $(VENV)/.dev need-java ## throughput and latency, next to bare Kafka and Faust
+bench: $(VENV)/.dev need-java ## reading next to the field's tools; throughput and latency next to bare Kafka and Faust
 	$(PY) -m tests.bench $(ARGS)
 
 schemas: $(VENV)/.dev ## write schemas/v1/*.schema.json after a change of a record

@@ -12,6 +12,7 @@ import typer
 from pipeline import VERSION
 
 LOOK, OPERATE, DEVELOP = "Look", "Operate", "Develop"
+USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERNAL_ERROR: Final = 4
 
@@ -99,12 +100,18 @@ def build(called: str) -> typer.Typer:
     return app
 
 
-def _top(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
-) -> None:
-    if version:
+def _say_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"rootrank {VERSION}")
         raise typer.Exit
+
+
+def _top(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_say_version, help="Print the version and exit."
+    ),
+) -> None:
+    """Take the options that stand before a command."""
 
 
 def _load(command: Command) -> Callable[..., Any] | typer.Typer:
@@ -132,6 +139,18 @@ def _called(arguments: list[str]) -> str:
     return next((a for a in arguments if not a.startswith("-")), "")
 
 
+def _is_of_rules(error: Exception) -> bool:
+    """Say so where a site's own signals or causes are wrong."""
+    from pipeline.report.words import visible
+    from pipeline.rules import RuleFileError
+    from schemas.matching import SignalFileError
+
+    if not isinstance(error, SignalFileError | RuleFileError):
+        return False
+    sys.stderr.write(f"rootrank: {visible(str(error))}; `rootrank rules test` checks your files\n")
+    return True
+
+
 def main() -> None:
     """Entry point. A crash is exit code 4 with its traceback, never a finding."""
     try:
@@ -140,7 +159,9 @@ def main() -> None:
         raise
     except BrokenPipeError:
         raise SystemExit(0) from None
-    except Exception:
+    except Exception as error:
+        if _is_of_rules(error):
+            raise SystemExit(USAGE) from None
         traceback.print_exc()
         sys.stderr.write("rootrank: internal error; please report the lines above\n")
         raise SystemExit(INTERNAL_ERROR) from None

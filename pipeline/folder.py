@@ -13,14 +13,15 @@ from msgspec import Struct
 
 from pipeline.core.dating import Dating, attributes_of
 from pipeline.core.neighbours import Sample, infer
-from pipeline.core.parse import is_kmsg, is_kmsg_continuation, parse_line
-from pipeline.core.stamps import DAY_NS, date_of, zone_offset_s
+from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
+from pipeline.core.stamps import DAY_NS, date_of
 from pipeline.layouts import KERNEL_NAMES, Layout, host_in, layout_of, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
 from pipeline.objects import holds_records, is_document, object_lines
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading, Gap
+from schemas.zones import zone_offset_s
 
 SAMPLE_LINES: Final = 400
 TAIL_BYTES: Final = 32 * 1024
@@ -162,7 +163,7 @@ def _look(name: str, path: Path) -> _Look | Gap:
     times = Sample(name=name, written_ns=path.stat().st_mtime_ns)
     kernel = kmsg = 0
     for line in lines:
-        kmsg += is_kmsg(line) is not None or is_kmsg_continuation(line)
+        kmsg += kmsg_header(line) is not None or is_kmsg_continuation(line)
         parsed = parse_line(line)
         if parsed.node:
             nodes[parsed.node] += 1
@@ -219,8 +220,9 @@ def _placed(looks: list[_Look], manifest: Manifest, default_node: str | None) ->
     placed: _Placed = {}
     for look in looks:
         stated = manifest.files.get(look.name, FileFacts())
+        look.kind = stated.kind or look.kind
         node = stated.node or _node_of(look, said) or default_node or ""
-        look.times.node, look.times.is_application = node, (stated.kind or look.kind) == "application"
+        look.times.node, look.times.is_application = node, look.kind == "application"
         placed.setdefault(node or f"file:{look.name}", []).append((look, node))
     return placed
 
@@ -279,9 +281,8 @@ def _node_of(look: _Look, said: set[str]) -> str | None:
 
 def _source(look: _Look, node: str, manifest: Manifest, dating: Dating, job: str | None) -> SourcePlan:
     stated, layout = manifest.files.get(look.name, FileFacts()), look.layout
-    kind: Kind = stated.kind or look.kind
-    attributes = {"kind": kind, "node": node, **attributes_of(dating)}
-    if kind == "application":
+    attributes = {"kind": look.kind, "node": node, **attributes_of(dating)}
+    if look.kind == "application":
         rank = stated.rank if stated.rank is not None else layout.rank
         said = {
             "rank": rank, "local_rank": layout.local_rank, "task": layout.task, "pid": layout.pid, "pod": layout.pod,
@@ -291,7 +292,7 @@ def _source(look: _Look, node: str, manifest: Manifest, dating: Dating, job: str
         attributes["job.id"] = job
         attributes["job.attempt"] = str(manifest.attempt if layout.attempt is None else layout.attempt)
     return SourcePlan(
-        name=look.name, path=look.path, kind=kind, kmsg=look.kmsg, objects=look.objects, attributes=attributes
+        name=look.name, path=look.path, kind=look.kind, kmsg=look.kmsg, objects=look.objects, attributes=attributes
     )
 
 

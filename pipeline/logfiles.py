@@ -18,7 +18,8 @@ from schemas.selecting import BLOCK_BYTES
 CHUNK_BYTES: Final = 256 * 1024
 _MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
-_BROKEN: Final = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+# What a stream raises that cannot be read, or not to its end.
+BROKEN: Final = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
 class UnreadableFileError(OSError):
@@ -33,7 +34,7 @@ def open_log(path: Path) -> Iterator[IO[bytes]]:
             head = file.read(6)
             file.seek(0)
             yield _decompressed(file, head)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise UnreadableFileError(f"{printable(str(path))}: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -121,9 +122,9 @@ def blocks(stream: IO[bytes]) -> Iterator[Block]:
             offset += end
         rest = data[end:]
         if len(rest) > MAX_LINE_BYTES and broken is None:
-            length = len(rest) + _skip_line(stream)
-            yield Block(offset, rest[: MAX_LINE_BYTES + 1], length)
-            offset, rest = offset + length, b""
+            skipped, broken = _skip_line(stream)
+            yield Block(offset, rest[: MAX_LINE_BYTES + 1], len(rest) + skipped)
+            offset, rest = offset + len(rest) + skipped, b""
     if rest:
         yield Block(offset, rest, len(rest))
     if broken is not None:
@@ -136,7 +137,7 @@ def _chunk(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
     while size < BLOCK_BYTES:
         try:
             piece = stream.read1(BLOCK_BYTES - size)  # type: ignore[attr-defined]
-        except _BROKEN as error:
+        except BROKEN as error:
             return b"".join(pieces), error
         if not piece:
             break
@@ -145,14 +146,17 @@ def _chunk(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
     return b"".join(pieces), None
 
 
-def _skip_line(stream: IO[bytes]) -> int:
-    """Read to the end of the line; how many bytes that took."""
+def _skip_line(stream: IO[bytes]) -> tuple[int, Exception | None]:
+    """Read to the end of the line: how many bytes that took, and how the file breaks off before it, if it does."""
     length = 0
-    while chunk := stream.readline(MAX_LINE_BYTES):
-        length += len(chunk)
-        if chunk.endswith(b"\n"):
-            break
-    return length
+    try:
+        while chunk := stream.readline(MAX_LINE_BYTES):
+            length += len(chunk)
+            if chunk.endswith(b"\n"):
+                break
+    except BROKEN as error:
+        return length, error
+    return length, None
 
 
 def lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes, int]]:

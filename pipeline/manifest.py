@@ -29,9 +29,9 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.stamps import zone_offset_s
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading
+from schemas.zones import zone_offset_s
 
 MANIFEST: Final = "rootrank.toml"
 SECOND_NS: Final = 1_000_000_000

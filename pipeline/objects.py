@@ -13,7 +13,7 @@ from pipeline.logfiles import open_log
 
 # A document has to be in memory as a whole.
 MAX_BYTES: Final = 64 * 1024 * 1024
-_BETWEEN: Final = " \t\r\n,[]"
+_BETWEEN: Final = " \t\r\n,[]\ufeff"
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -51,14 +51,23 @@ def object_lines(path: Path) -> tuple[ObjectLine, ...]:
 @lru_cache(maxsize=4)
 def _object_lines(path: Path, _size: int, _changed_ns: int) -> tuple[ObjectLine, ...]:
     with open_log(path) as stream:
-        data = stream.read(MAX_BYTES)
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-    lines, at, offset, line_no = list[ObjectLine](), 0, len(data) - len(text.encode("utf-8", "replace")), 1
+        # Bytes that are no UTF-8 count as one each.
+        text = stream.read(MAX_BYTES).decode("utf-8", "surrogateescape")
+    lines, at, offset, line_no = list[ObjectLine](), 0, 0, 1
     for start, record in _records(text):
         between = text[at:start]
-        at, offset, line_no = start, offset + len(between.encode("utf-8", "replace")), line_no + between.count("\n")
-        lines.append(ObjectLine(line_no, offset, msgspec.json.encode(record).decode()))
+        at, offset = start, offset + len(between.encode("utf-8", "surrogateescape"))
+        line_no += between.count("\n")
+        lines.append(ObjectLine(line_no, offset, _encoded(record)))
     return tuple(lines)
+
+
+def _encoded(record: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(record).decode()
+    except UnicodeEncodeError:
+        # A byte that is no UTF-8, or half of an escaped character.
+        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
 def _records(text: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -5,7 +5,7 @@ from functools import cache, partial
 
 from msgspec import Struct
 
-from pipeline.core.parse import is_kmsg, is_kmsg_continuation
+from pipeline.core.parse import is_kmsg_continuation, kmsg_header
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.logfiles import UnreadableFileError, open_log
 from pipeline.objects import object_lines
@@ -90,7 +90,7 @@ def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLin
         after_block = partial(on_read, source.name) if on_read is not None else None
         for number, offset, data in worth_reading(stream, _selector(), after_block):
             body, truncated = body_of(data)
-            header = is_kmsg(body) if source.kmsg else None
+            header = kmsg_header(body) if source.kmsg else None
             if source.kmsg and header is None and is_kmsg_continuation(body):
                 continue
             if header is None:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core import times
-from pipeline.core.parse import is_kmsg, parse_line
+from pipeline.core.parse import kmsg_header, parse_line
 from pipeline.core.source_reader import stated
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.logfiles import lines, open_log
@@ -281,7 +281,7 @@ class Player:
                 yield self._time(body_of(data)[0], batch), data + b"\n"
 
     def _time(self, text: str, batch: RawBatch) -> int | None:
-        record = is_kmsg(text) if self._source.kmsg else None
+        record = kmsg_header(text) if self._source.kmsg else None
         if record is not None:
             stamp_ns, dating = record.boot_us * 1000, self._said.dating
             return times.kernel_time(stamp_ns, 0, batch.reporter, batch, dating=dating).aligned_ns

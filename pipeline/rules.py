@@ -39,7 +39,10 @@ def load_rules() -> RuleSet:
     rules = [_convert(name, text, Rule) for name, text in texts.items() if name != "shared.toml"]
     for rule in rules:
         if rule.class_ not in CLASSES:
-            raise RuleFileError(f"{rule.id}.toml: class {rule.class_!r} is not in schemas/vocabulary.py")
+            near = sorted(c for c in CLASSES if c.split("/")[0] == rule.class_.split("/")[0]) or sorted(CLASSES)
+            raise RuleFileError(f"{rule.id}.toml: class {rule.class_!r} is none; use one of {near}")
+        if not (0 < rule.confidence <= 1 and 0 < rule.strength <= 1):
+            raise RuleFileError(f"{rule.id}.toml: confidence and strength are above 0 and at most 1")
         missing = [group for group in rule.groups if group not in shared.group]
         if missing:
             raise RuleFileError(f"{rule.id}.toml: groups {missing} are not in shared.toml")

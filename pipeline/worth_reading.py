@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO, Final, NamedTuple
 
-from pipeline.logfiles import Block, blocks
+from pipeline.logfiles import BROKEN, Block, blocks
 from schemas.documents import FIRST_BYTES, FOLLOW_BYTES, opens
 from schemas.selecting import BLOCK_BYTES, Selected, Selector, Span
 
@@ -30,21 +30,35 @@ class ReadLine(NamedTuple):
 def worth_reading(
     stream: IO[bytes], selector: Selector, after_block: Callable[[int], None] | None = None
 ) -> Iterator[ReadLine]:
-    """The lines of a file that are worth reading, in order. `after_block` hears how many bytes were looked at."""
-    number, read_bytes, held = 1, 0, None
+    """The lines of a file that are worth reading, in order. `after_block` hears how many bytes were looked at.
+
+    Of a file that breaks off first those before the break, then the error is raised.
+    """
+    number, read_bytes, held, broken = 1, 0, None, None
     followers = _Followers()
-    for block in blocks(stream):
-        if held is not None:
-            if read_bytes < BLOCK_BYTES:
-                followers.whole(held, selector)
-            yield from _lines(held, number, selector, followers, 0 if read_bytes < BLOCK_BYTES else len(held.data))
-            number, read_bytes = number + _count(held), read_bytes + len(held.data)
-        held = block
-        if after_block is not None:
-            after_block(block.length)
+    try:
+        for block in blocks(stream):
+            if held is not None:
+                is_first = _is_first(read_bytes)
+                if is_first:
+                    followers.whole(held, selector)
+                yield from _lines(held, number, selector, followers, 0 if is_first else len(held.data))
+                number, read_bytes = number + _count(held), read_bytes + len(held.data)
+            held = block
+            if after_block is not None:
+                after_block(block.length)
+    except BROKEN as error:
+        broken = error
     if held is not None:
         last = held.data.rfind(b"\n", 0, max(0, len(held.data) - END_BYTES)) + 1
-        yield from _lines(held, number, selector, followers, 0 if read_bytes < BLOCK_BYTES else last)
+        yield from _lines(held, number, selector, followers, 0 if _is_first(read_bytes) else last)
+    if broken is not None:
+        raise broken
+
+
+def _is_first(read_bytes: int) -> bool:
+    """Whether a block behind so many bytes is of the beginning of its file. Blocks end before a line that is cut."""
+    return read_bytes < BLOCK_BYTES // 2
 
 
 def _count(block: Block) -> int:

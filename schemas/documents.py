@@ -4,10 +4,9 @@ import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
-from schemas.matching import HintIndex, SignalFileError, compile_pattern, parse_toml, pattern_files
+from schemas.matching import HintIndex, compile_pattern, read_table
 
 FILE: Final = "documents"
 # Lines so far behind the head of a document (in bytes), or behind a part of a split line, may belong to it. A file that
@@ -101,13 +100,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=1)
 def load_forms() -> Forms:
     """The forms of this release; raises SignalFileError for a wrong file."""
-    contents = pattern_files()
-    if FILE not in contents:
-        raise SignalFileError(f"{FILE}.toml: is missing from schemas/signals; reinstall the package")
-    try:
-        entries = msgspec.convert(parse_toml(FILE, contents[FILE]), _File).document
-    except msgspec.ValidationError as error:
-        raise SignalFileError(f"{FILE}.toml: {error}") from error
+    entries = read_table(FILE, _File).document
     forms = tuple(_compile(entry) for entry in entries)
     hints = ((hint, number) for number, form in enumerate(forms) for hint in form.entry.hints)
     return Forms({form.entry.name: form for form in forms}, forms, HintIndex(hints))

@@ -14,10 +14,12 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from re import _constants, _parser  # type: ignore[attr-defined]  # how `re` itself reads a pattern
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
+
+_T = TypeVar("_T")
 
 # Words of so many harmless lines that they would make poor keys.
 COMMON_WORDS: Final = frozenset(
@@ -78,6 +80,17 @@ def parse_toml(name: str, content: bytes) -> dict[str, Any]:
         raise SignalFileError(f"{name}.toml: not valid TOML: {error}") from error
 
 
+def read_table(name: str, shape: type[_T]) -> _T:
+    """The pattern file of this name in its shape; raises SignalFileError where it is missing or wrong."""
+    contents = pattern_files()
+    if name not in contents:
+        raise SignalFileError(f"{name}.toml: is missing from schemas/signals; reinstall the package")
+    try:
+        return msgspec.convert(parse_toml(name, contents[name]), shape)
+    except msgspec.ValidationError as error:
+        raise SignalFileError(f"{name}.toml: {error}") from error
+
+
 def compile_pattern(where: str, pattern: str) -> re.Pattern[str]:
     """Compile one pattern (ASCII classes); raises SignalFileError that says where it stands."""
     try:
@@ -127,6 +140,11 @@ def words(text: str) -> list[bytes]:
     return text.encode("utf-8", "surrogatepass").translate(_WORD_BYTES).split()
 
 
+def is_of_word(character: str) -> bool:
+    """Whether a character is one of a word."""
+    return character == "_" or character > "\x7f" or character.isalnum()
+
+
 def key_of(hint: str) -> bytes:
     """The word by which a hint is looked up: its longest word that is not common; raises ValueError without a word."""
     found = words(hint)
@@ -165,10 +183,6 @@ class HintIndex:
         self.hints = frozenset(hint for hint, _ in hints) | frozenset(inside)
         self._shapes = [(_shape_words(key_of(text)), without_digits(text), at) for text, at in entries.items()]
         self._shapes += [(frozenset(), without_digits(text), at) for text, at in inside.items()]
-
-    def hit(self, text: str) -> bool:
-        """Whether any hint can be in the text. False is sure for text with its prefixes on; True may be wrong."""
-        return self.look(text) > 0
 
     def look(self, text: str) -> int:
         """0 where no hint is in the text (that is sure for text with its prefixes on), 2 where one of a head may be."""
@@ -287,8 +301,7 @@ class Prefixes(NamedTuple):
 @lru_cache(maxsize=1)
 def load_prefixes() -> Prefixes:
     """Stamps, then wrappers; raises SignalFileError for a wrong file."""
-    contents = pattern_files()
-    stamps, wrappers = (_read_prefixes(name, contents) for name in ("stamps", "wrappers"))
+    stamps, wrappers = (read_table(name, _PrefixFile) for name in ("stamps", "wrappers"))
     if wrappers.json is None or not (wrappers.ansi and wrappers.cri and wrappers.repeated):
         raise SignalFileError("wrappers.toml: ansi, cri, repeated and [json] are needed")
     return Prefixes(
@@ -300,13 +313,10 @@ def load_prefixes() -> Prefixes:
     )
 
 
-def _read_prefixes(name: str, contents: Mapping[str, bytes]) -> _PrefixFile:
-    if name not in contents:
-        raise SignalFileError(f"{name}.toml: is missing from schemas/signals; reinstall the package")
-    try:
-        return msgspec.convert(parse_toml(name, contents[name]), _PrefixFile)
-    except msgspec.ValidationError as error:
-        raise SignalFileError(f"{name}.toml: {error}") from error
+@lru_cache(maxsize=16)
+def prefix_named(name: str) -> Prefix:
+    """The prefix of this name; raises StopIteration where no file has it."""
+    return next(prefix for prefix in load_prefixes().prefixes if prefix.entry.name == name)
 
 
 def _compile_prefix(entry: PrefixEntry) -> Prefix:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-import msgspec
 from msgspec import Struct
 
-from schemas.matching import SignalFileError, parse_toml, pattern_files
+from schemas.matching import read_table
 
 
 class Bits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,10 +33,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=1)
 def kinds() -> list[Bits]:
     """All kinds, the weightiest first; raises SignalFileError for a wrong file."""
-    try:
-        return msgspec.convert(parse_toml("nvlink4", pattern_files()["nvlink4"]), _File).bits
-    except (KeyError, msgspec.ValidationError) as error:
-        raise SignalFileError(f"nvlink4.toml: {error}") from error
+    return read_table("nvlink4", _File).bits
 
 
 def decode(registers: Sequence[int]) -> Bits | None:

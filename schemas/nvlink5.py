@@ -7,10 +7,9 @@ link events the reason. How bad an error is follows from sub-code and error stat
 from functools import lru_cache
 from typing import Final, Literal
 
-import msgspec
 from msgspec import Struct
 
-from schemas.matching import SignalFileError, parse_toml, pattern_files
+from schemas.matching import read_table
 
 Severity = Literal["fatal", "link-fatal", "non-fatal"]
 # From R575 on the sub-code stands in bits 6:0 of word 0.
@@ -79,10 +78,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=1)
 def units() -> list[Unit]:
     """All units in the order of the file; raises SignalFileError for a wrong file."""
-    try:
-        return msgspec.convert(parse_toml("nvlink5", pattern_files()["nvlink5"]), _File).unit
-    except (KeyError, msgspec.ValidationError) as error:
-        raise SignalFileError(f"nvlink5.toml: {error}") from error
+    return read_table("nvlink5", _File).unit
 
 
 def decode(xid: int, unit: str, word0: int, word1: int, driver_branch: int | None = None) -> Decoded | None:

@@ -173,7 +173,7 @@ def _windows(found: list[tuple[int, int, Worth]], size: int) -> list[Span]:
     """Where marks of progress are kept: windows of positions, ascending, that do not overlap."""
     windows = [(0, NEAR_END_BYTES)]
     before = ((start - NEAR_LINE_BYTES, start) for start, _, worth in found if worth >= Worth.FAULT)
-    for start, end in [*before, (size - NEAR_END_BYTES, size + 1)]:
+    for start, end in sorted([*before, (size - NEAR_END_BYTES, size + 1)]):
         if start <= windows[-1][1]:
             windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
         else:

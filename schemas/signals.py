@@ -24,14 +24,17 @@ from schemas.matching import (
     digest,
     digit_groups,
     is_hiding,
+    is_of_word,
+    key_of,
     needs_of,
     parse_toml,
     pattern_files,
     without_digits,
+    words,
 )
 from schemas.records import Entity
 from schemas.values import CONVERTERS
-from schemas.vocabulary import LABELS, SCOPES, Role, Severity
+from schemas.vocabulary import LABELS, ROLES, SCOPES, SEVERITIES, Role, Severity
 
 NOT_SIGNAL_FILES: Final = frozenset({"wrappers", "stamps", "documents", "xid", "sxid", "nvlink4", "nvlink5"})
 # Only so much of a very long body is searched: its head and its tail. Keeps every pattern cheap on hostile input.
@@ -116,6 +119,11 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def patterns(self) -> list[str]:
         """The pattern or patterns, in the order in which they are tried."""
         return [self.pattern] if isinstance(self.pattern, str) else self.pattern
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The type of each attribute that is a group, which is its unit where it has one."""
+        return {self.renames.get(group, group): kind for group, kind in self.types.items()}
 
     @property
     def decoded(self) -> tuple[str, ...]:
@@ -210,11 +218,20 @@ class _Detail(NamedTuple):
     groups: tuple[_Group, ...]
 
 
+class _Literal(NamedTuple):
+    """A hint (or part): which of its ends must be the end of a word, and the word by which it is looked up."""
+
+    text: str
+    starts_word: bool
+    ends_word: bool
+    key: bytes
+
+
 class _Compiled(NamedTuple):
     signal: Signal
     searches: tuple[_Search, ...]
     details: tuple[_Detail, ...]
-    literals: tuple[str, ...]
+    literals: tuple[_Literal, ...]
     overrides: tuple[tuple[str, Mapping[str, Override]], ...]
     subject: tuple[tuple[str, str, bool], ...]
 
@@ -292,12 +309,8 @@ class SignalSet:
         """The literals of which at least one is in every line that matches."""
         return self._index.hints
 
-    def hit(self, text: str) -> bool:
-        """Whether a line, prefixes and all, can match: False is sure, True is worth a parse."""
-        return self._index.hit(text)
-
     def look(self, text: str) -> int:
-        """As `hit`: 0 where it cannot; 2 where further lines may hang on it (see `opens`), else 1."""
+        """0 where a line, prefixes and all, surely cannot match; 2 where others may hang on it (`opens`), else 1."""
         return self._index.look(text)
 
     def worth(self, line: bytes) -> Worth:
@@ -318,9 +331,13 @@ class SignalSet:
         """The signals of which a hint is in a body, in the order in which they are tried."""
         return [self.signals[number] for number in self._numbers(body)]
 
+    def near(self, body: str) -> list[Signal]:
+        """Of a body that no signal matches: the signals that may miss it, as their hint is in it. Patterns rot."""
+        return [signal for signal in self.candidates(body) if signal.role != "noise" and not signal.sampled]
+
     def near_miss(self, body: str) -> Match | None:
-        """Of a body that no signal matches: the first signal whose hint is in it, if any. Patterns rot."""
-        near = next((signal for signal in self.candidates(body) if signal.role != "noise" and not signal.sampled), None)
+        """Of a body that no signal matches: the first one that is near, if any."""
+        near = next(iter(self.near(body)), None)
         if near is None:
             return None
         hint = next(literal for literal in (*near.hints, *near.parts) if literal in body)
@@ -344,7 +361,9 @@ class SignalSet:
             body = f"{body[:HEAD_CHARS]}\n{body[-TAIL_CHARS:]}"
         for entry in candidates:
             for literal in entry.literals:
-                if literal in body:
+                at = body.find(literal.text)
+                # In the shape of a line a word is one whatever digits stand beside it.
+                if at >= 0 and (_is_whole(body, at, literal) or literal.key in words(body)):
                     break
             else:
                 continue
@@ -454,7 +473,18 @@ def _read(name: str, content: bytes) -> tuple[str, SignalFile]:
     try:
         return name, msgspec.convert(raw, SignalFile)
     except msgspec.ValidationError as error:
-        raise SignalFileError(f"{name}.toml: {_signal_id(raw, str(error))}{error}") from error
+        allowed = next(
+            (f"; use one of {sorted(words)}" for end, words in _WORDS.items() if f"{end}`" in str(error)), ""
+        )
+        raise SignalFileError(f"{name}.toml: {_signal_id(raw, str(error))}{error}{allowed}") from error
+
+
+# What a field may say, by the end of its path in an error.
+_WORDS: Final = {
+    ".role": ROLES,
+    ".severity": SEVERITIES,
+    ".status": frozenset({"stable", "experimental", "deprecated"}),
+}
 
 
 def _signal_id(raw: dict[str, Any], message: str) -> str:
@@ -486,10 +516,22 @@ def _compile(name: str, signal: Signal, tables: Mapping[str, bytes]) -> _Compile
         signal,
         tuple(_Search(pattern.search, _groups(signal, pattern)) for pattern in patterns),
         tuple(_Detail(needs_of(pattern), pattern.search, _groups(signal, pattern)) for pattern in details),
-        (*signal.hints, *signal.parts),
+        (*map(_hint, signal.hints), *(_Literal(part, False, False, b"") for part in signal.parts)),
         tuple(overrides.items()),
         _wanted(signal.subject),
     )
+
+
+def _hint(text: str) -> _Literal:
+    return _Literal(text, is_of_word(text[0]), is_of_word(text[-1]), key_of(text))
+
+
+def _is_whole(body: str, at: int, literal: _Literal) -> bool:
+    text, starts_word, ends_word, _ = literal
+    if starts_word and at and is_of_word(body[at - 1]):
+        return False
+    end = at + len(text)
+    return not (ends_word and end < len(body) and is_of_word(body[end]))
 
 
 def _groups(signal: Signal, pattern: re.Pattern[str]) -> tuple[_Group, ...]:
@@ -525,9 +567,9 @@ def _check_words(where: str, signal: Signal, overrides: Mapping[str, Mapping[str
     labels = {signal.label, *(change.label for change in changes if change.label)}
     scopes = {signal.scope, *(change.scope for change in changes if change.scope)}
     if not labels <= LABELS:
-        raise SignalFileError(f"{where}: label: {sorted(labels - LABELS)} is not in schemas/vocabulary.py LABELS")
+        raise SignalFileError(f"{where}: label: {sorted(labels - LABELS)}; use one of {sorted(LABELS)}")
     if not scopes <= SCOPES:
-        raise SignalFileError(f"{where}: scope: {sorted(scopes - SCOPES)} is not in schemas/vocabulary.py SCOPES")
+        raise SignalFileError(f"{where}: scope: {sorted(scopes - SCOPES)}; use one of {sorted(SCOPES)}")
     if not (signal.hints or signal.parts):
         raise SignalFileError(f"{where}: hints: at least one literal is needed")
     if not signal.matches or len(signal.misses) < 2:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
-import msgspec
 from msgspec import Struct
 
-from schemas.matching import SignalFileError, parse_toml, pattern_files
+from schemas.matching import read_table
 from schemas.vocabulary import Role, Severity
 
 
@@ -26,10 +25,7 @@ class SxidMeaning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 @lru_cache(maxsize=1)
 def meanings() -> Mapping[int, SxidMeaning]:
     """All numbers (five digits) and families (two digits); raises SignalFileError for a wrong file."""
-    try:
-        rows = msgspec.convert(parse_toml("sxid", pattern_files()["sxid"]), dict[str, SxidMeaning])
-    except (KeyError, msgspec.ValidationError) as error:
-        raise SignalFileError(f"sxid.toml: {error}") from error
+    rows = read_table("sxid", dict[str, SxidMeaning])
     return {int(number): meaning for number, meaning in rows.items()}
 
 

@@ -1,6 +1,7 @@
 """How the attributes of signals are written: one spelling per meaning, always as text."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
@@ -69,9 +70,20 @@ def _number(text: str) -> str:
     return text
 
 
+def _utc(text: str) -> str:
+    """Seconds since 1970 as ISO 8601 writes a time."""
+    return datetime.fromtimestamp(int(text), UTC).isoformat()
+
+
 def _hexadecimal(text: str) -> str:
     return f"0x{int(text, 16):x}"
 
+
+# Types of numbers with a unit: the name of the type is the unit.
+UNITS: Final = (
+    "seconds", "ms", "us", "ns", "bytes", "kib", "mib", "gib", "celsius", "watts", "percent", "mb_per_s", "gb_per_s",
+    "mhz",
+)  # fmt: skip
 
 CONVERTERS: Final[dict[str, Callable[[str], str]]] = {
     "int": _integer,
@@ -86,19 +98,6 @@ CONVERTERS: Final[dict[str, Callable[[str], str]]] = {
     "text": str.strip,
     "hex": _hexadecimal,
     "decimal": _number,
-    # A number with its unit: the name of the type is the unit.
-    "seconds": _number,
-    "ms": _number,
-    "us": _number,
-    "ns": _number,
-    "bytes": _number,
-    "kib": _number,
-    "mib": _number,
-    "gib": _number,
-    "celsius": _number,
-    "watts": _number,
-    "percent": _number,
-    "mb_per_s": _number,
-    "gb_per_s": _number,
-    "mhz": _number,
+    "utc": _utc,
+    **dict.fromkeys(UNITS, _number),
 }

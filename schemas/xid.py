@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
-from schemas.matching import SignalFileError, parse_toml, pattern_files
+from schemas.matching import read_table
 from schemas.vocabulary import Role, Severity
 
 AppFault = Literal["yes", "maybe", "no"]
@@ -36,10 +35,7 @@ class XidMeaning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=1)
 def meanings() -> Mapping[int, XidMeaning]:
     """All known numbers, ascending; raises SignalFileError for a wrong file."""
-    try:
-        rows = msgspec.convert(parse_toml("xid", pattern_files()["xid"]), dict[str, XidMeaning])
-    except (KeyError, msgspec.ValidationError) as error:
-        raise SignalFileError(f"xid.toml: {error}") from error
+    rows = read_table("xid", dict[str, XidMeaning])
     return {int(number): meaning for number, meaning in sorted(rows.items(), key=lambda row: int(row[0]))}
 
 

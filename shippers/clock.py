@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from schemas.records import ClockReading
-from shippers.attributes import zone_text
+from schemas.zones import zone_text
 from shippers.config import Config
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -157,6 +157,14 @@ def test_a_manifest_states_claims_and_what_a_file_is(tmp_path: Path) -> None:
     assert source.attributes["job.id"] == "9"
 
 
+def test_a_file_that_is_stated_to_be_of_a_service_is_no_output_of_the_job(tmp_path: Path) -> None:
+    stated = '[files."gx-01/daemon.log"]\nkind = "service"\n'
+    _write(_two_nodes(tmp_path), {"gx-01/daemon.log": STEP, "rootrank.toml": stated})
+    sources = {source.name: source for source in _node(plan([tmp_path]), "gx-01").sources}
+    assert "job.id" in sources["gx-01/rank0.log"].attributes
+    assert "job.id" not in sources["gx-01/daemon.log"].attributes
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -238,6 +246,16 @@ def test_a_compressed_file_that_is_cut_short_is_named_and_its_neighbours_are_rea
     named += [gap.source for gap in (*diagnosis.gaps, *diagnosis.unreadable)]
 
     assert f"gx-02/rank1_old.log.{how}" in named
+
+
+@pytest.mark.parametrize("rest", ["", "x" * 6_000_000])
+def test_what_stands_before_a_break_is_read(tmp_path: Path, rest: str) -> None:
+    whole = gzip.compress(f"{LOST}{LOST}".encode())
+    cut = whole[:-8] if not rest else gzip.compress(f"{LOST}{LOST}{rest}".encode())[:-8]
+    lines = _lines(plan([_write(tmp_path, {"gx-02/rank1.log.gz": cut})]))
+    assert [(line.body[:20], line.truncated) for line in lines] == [
+        (LOST[:20], False), (LOST[:20], False), *([("x" * 20, True)] if rest else []),
+    ]  # fmt: skip
 
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -224,6 +224,15 @@ def test_offsets_are_in_bytes(tmp_path: Path) -> None:
     assert (first.offset, first.line_no, second.line_no) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("odd", [b"\\ud800", b"\xff", b"\xed\xa0\x80"])
+def test_a_document_with_text_that_is_no_utf8_is_read(odd: bytes, tmp_path: Path) -> None:
+    text = b'\xef\xbb\xbf[{"message": "hello %s"}, {"message": "%s", "who": "%s"}]' % (odd, ERROR.encode(), odd)
+    (tmp_path / "app.json").write_bytes(text)
+    first, second = object_lines(tmp_path / "app.json")
+    assert (first.offset, text[second.offset :][:14]) == (4, b'{"message": "V')
+    assert _names(_events(tmp_path)) == ["python.exception"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [

@@ -39,13 +39,12 @@ def logs(tmp_path: Path) -> Path:
 def test_the_map_names_every_identifier_with_its_line(logs: Path) -> None:
     result = run(logs)
     assert result.exit_code == 0, result.output
-    entry = result.stdout.partition("rank 1\n")[2]
-    assert "node         gx1" in entry
-    assert "local rank   1" in entry
-    assert "pid          71" in entry
-    assert f"GPU UUID     {UUID}" in entry
-    assert "gx1/job.log:2: gx1:71:9 [1] NCCL INFO comm 0x7f rank 1" in entry
-    assert f"gx1/kern.log:1: 2026-08-10T15:00:00+00:00 gx1 kernel: NVRM: GPU at PCI:0000:3b:00: {UUID}" in entry
+    entry = result.stdout.partition("rank 1: ")[2].splitlines()
+    for text in ("node gx1", "local rank 1", "pid 71", f"GPU UUID {UUID} (joined)"):
+        assert text in entry[0]
+    assert "gx1/job.log:2: gx1:71:9 [1] NCCL INFO comm 0x7f rank 1" in entry[1]
+    kernel = f"gx1/kern.log:1: 2026-08-10T15:00:00+00:00 gx1 kernel: NVRM: GPU at PCI:0000:3b:00: {UUID}"
+    assert entry[2].strip() == f"{kernel}  <- GPU UUID"
 
 
 def test_the_json_has_value_line_and_text_of_each_field(logs: Path) -> None:

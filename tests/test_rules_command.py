@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from pipeline.rulebook.checks import lint
 from pipeline.rulebook.explain import explain
 from pipeline.rulebook.reference import DOCUMENT, reference
-from pipeline.rulebook.unmatched import numbered, shape_of, unmatched
+from pipeline.rulebook.unmatched import shape_of, unmatched
 from pipeline.rules import load_rules
 from schemas import signals
+from schemas.records import RawLine
 
 SIGNALS = signals.load()
 XID = "NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus."
@@ -165,6 +167,14 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     assert "Traceback" not in said.stderr
 
 
+def numbered(texts: Iterable[str]) -> list[RawLine]:
+    """The lines of one file, 100 bytes each."""
+    return [
+        RawLine(seq=n, source="a.log", generation="0", offset=100 * n, line_no=n, body=text)
+        for n, text in enumerate(texts, 1)
+    ]
+
+
 def test_what_nobody_reads_is_grouped_by_shape() -> None:
     lines = [
         XID,
@@ -172,13 +182,21 @@ def test_what_nobody_reads_is_grouped_by_shape() -> None:
         *(f"frobnicator 0x{n:08x} failed to turn after {n} s" for n in range(7)),
         "all is well",
     ]
-    found = unmatched(numbered("a.log", lines), SIGNALS)
+    found = unmatched(numbered(lines), SIGNALS)
     assert [(shape.count, shape.signals) for shape in found.near_misses] == [(5, ["nccl.ib.completion"])]
     assert [(shape.count, shape.shape) for shape in found.unknown_errors] == [
         (7, "frobnicator # failed to turn after # s")
     ]
     assert found.lines == len(lines)
     assert found.unknown_errors[0].line_no == 7
+
+
+def test_lines_of_a_table_and_parts_of_a_line_are_read() -> None:
+    table = ["Filesystem      Size  Used Avail Use% Mounted on", "/dev/nvme0n1p2  879G  879G     0 100% /failed"]
+    assert not unmatched(numbered(table), SIGNALS).unknown_errors
+    parts = (("P", XID[:30]), ("F", XID[30:]))
+    found = unmatched(numbered(f"2026-08-10T15:36:05.123456789Z stderr {flag} {text}" for flag, text in parts), SIGNALS)
+    assert (found.lines, found.near_misses, found.unknown_errors) == (2, [], [])
 
 
 def test_a_shape_has_no_values() -> None:

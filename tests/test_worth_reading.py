@@ -48,6 +48,15 @@ def test_numbers_and_offsets_are_those_of_the_file() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_of_lines_that_say_nothing_the_first_block_and_the_end_are_read() -> None:
+    data = b"".join(b"%06d nothing to say\n" % number for number in range(1_000))
+    offsets = [line.offset for line in read(data)]
+    first = data.rfind(b"\n", 0, 2_048) + 1
+    last = data.rfind(b"\n", 0, len(data) - 256) + 1
+    assert offsets == [*range(0, first, 22), *range(last, len(data), 22)]
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_a_line_without_a_stamp_brings_the_last_one_that_has_one() -> None:
     lines = [INFO] * 200 + ["[2026-03-04 05:06:07] step"] + [INFO] * 20 + [XID] + [INFO] * 200
     kept = [line.data.decode() for line in read("\n".join(lines).encode()) if 100 < line.number < 300]

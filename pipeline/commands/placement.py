@@ -75,7 +75,9 @@ def _job(found: Placements, job: JobMap, one: PlacementMap) -> Iterator[str]:
         return
     yield f"job {job.job_id}, attempt {job.attempt}" if job.job_id else f"no job ({job.key})"
     if one.world_size is not None:
-        yield f"  {one.world_size} ranks{_evidence(found, '', one.world_size_at)}"
+        yield f"  {one.world_size} ranks"
+        if one.world_size_at:
+            yield f"      {_evidence(found, one.world_size_at)}"
     for known in ranks:
         yield from _entry(found, f"rank {known.rank}", known)
     for known in processes:
@@ -94,13 +96,18 @@ _GROUPS: Final = {"comm": "communicator", "split": "split communicator", "pg": "
 
 
 def _entry(found: Placements, title: str, known: Known) -> Iterator[str]:
-    yield f"  {title}"
-    for name, word in _WORDS.items():
-        told = known.fields.get(name)
-        if told is not None:
-            yield f"    {word:12} {told.value!s:40}{_evidence(found, told.how, told.where)}"
+    """All that is known of one rank or GPU on a line, then each log line behind it with what rests on it."""
+    told = {word: known.fields[name] for name, word in _WORDS.items() if name in known.fields}
+    words = (f"{word} {one.value}" + ("" if one.how == "stated" else f" ({one.how})") for word, one in told.items())
+    yield f"  {title}: {', '.join(words)}"
+    resting: dict[str, list[str]] = {}
+    for word, one in told.items():
+        if one.where:
+            resting.setdefault(one.where, []).append(word)
+    for where, names in resting.items():
+        what = f"  <- {', '.join(names)}" if len(resting) > 1 else ""
+        yield f"      {_evidence(found, where)}{what}"
 
 
-def _evidence(found: Placements, how: str, where: str) -> str:
-    line = found.lines.get(where, "")
-    return f"  {how:7} {where}: {line}" if where else ""
+def _evidence(found: Placements, where: str) -> str:
+    return f"{where}: {found.lines.get(where, '')}"

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +12,10 @@ import orjson
 import typer
 
 from pipeline.core.causes import Rule, RuleSet
-from pipeline.folder import plan
+from pipeline.folder import FolderPlan, plan
 from pipeline.logfiles import UnreadableFileError, lines, open_log
 from pipeline.manifest import ManifestError
+from pipeline.objects import object_lines
 from pipeline.report import look_of
 from pipeline.report.words import visible
 from pipeline.rulebook import rules_text
@@ -24,6 +26,7 @@ from pipeline.rules import RuleFileError, load_rules
 from schemas import signals
 from schemas.lines import body_of
 from schemas.matching import SITE_RULES, SignalFileError
+from schemas.records import RawLine
 from schemas.signals import Signal, SignalSet
 from schemas.xid import meaning_of
 
@@ -167,7 +170,7 @@ def explain_(
         if as_json:
             _json(shape(said))
         else:
-            sys.stdout.write(rules_text.explained(said, known))
+            sys.stdout.write(rules_text.explained(said))
     raise typer.Exit(PROBLEM if unread else 0)
 
 
@@ -193,8 +196,7 @@ def unmatched_(
         typer.echo(f"rootrank: {visible(str(error))}", err=True)
         raise typer.Exit(USAGE) from None
     broken = [gap.reason for gap in folder.unreadable]
-    sources = [(source.name, source.path) for node in folder.nodes for source in node.sources]
-    found = unmatched(_lines_of(sources, broken), known)
+    found = unmatched(_lines_of(folder, broken), known)
     if as_json:
         _json(msgspec.to_builtins(found))
     else:
@@ -204,12 +206,18 @@ def unmatched_(
     raise typer.Exit(UNREADABLE if broken else 0)
 
 
-def _lines_of(sources: list[tuple[str, Path]], broken: list[str]) -> Iterator[tuple[str, int, str]]:
-    for name, path in sources:
+def _lines_of(folder: FolderPlan, broken: list[str]) -> Iterator[RawLine]:
+    """Every line of a planned folder, worth reading or not."""
+    for source in (source for node in folder.nodes for source in node.sources):
+        line = partial(RawLine, source=source.name, generation="0")
+        if source.objects:
+            for number, (line_no, offset, text) in enumerate(object_lines(source.path), 1):
+                yield line(seq=number, offset=offset, line_no=line_no, body=text)
+            continue
         try:
-            with open_log(path) as stream:
-                for number, (_, data, _) in enumerate(lines(stream), 1):
-                    yield name, number, body_of(data)[0]
+            with open_log(source.path) as stream:
+                for number, (offset, data, _) in enumerate(lines(stream), 1):
+                    yield line(seq=number, offset=offset, line_no=number, body=body_of(data)[0])
         except UnreadableFileError as error:
             broken.append(str(error))
 

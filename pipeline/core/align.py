@@ -33,6 +33,8 @@ from schemas.vocabulary import SourceState
 
 # Broker time after which the last lines of a file are taken for its end, for the time being.
 REST_NS: Final = 5 * times.SECOND_NS
+# Broker time after which a silent source is forgotten: files of pods have new names every time.
+FORGET_SOURCE_NS: Final = 7 * times.DAY_NS
 
 
 class NodeState(Struct, kw_only=True):
@@ -125,7 +127,7 @@ class NodeFold:
         self._state.clock_fault = fault
 
     def _forget(self, batch: RawBatch, out: Pass) -> None:
-        """Drop jobs and events that are over, and node keys of earlier boots."""
+        """Drop jobs and events that are over, sources that fell silent, and node keys of earlier boots."""
         state = self._state
         over, crowded = state.here.forget(out.now_ns)
         out.closed.extend(over)
@@ -134,7 +136,11 @@ class NodeFold:
             out.gaps.append(Gap(source="align", node=batch.reporter, reason=reason))
         gone = {(key.rsplit("/", 2)[1], key.rsplit("/", 1)[1]) for key in over}
         state.spans = {n: s for n, s in state.spans.items() if (s.job_id, str(s.attempt)) not in gone}
-        state.sources = {n: m for n, m in state.sources.items() if m.job not in over}
+        state.sources = {
+            name: memory
+            for name, memory in state.sources.items()
+            if memory.job not in over and out.now_ns - memory.heard_ns <= FORGET_SOURCE_NS
+        }
         if state.last is not None and state.last.boot_id != batch.boot_id:
             out.closed.extend(state.node_keys)
             state.node_keys.clear()

@@ -5,7 +5,7 @@ disagree about one time, neither is used; which of them is wrong is never guesse
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import combinations
 from typing import Final, TypeVar
 
@@ -103,16 +103,11 @@ def _timed(first: Span, second: Span) -> bool:
     return first.until_ns != TIME_MAX_NS and second.since_ns != TIME_MIN_NS
 
 
-def sight_of(claim: Claim) -> Sight:
-    """Where and when a claim was seen."""
-    return Sight(span=claim.span.copy(), first=claim.first, where=claim.where)
-
-
 def see(said: dict[Value, Sight], value: Value, claim: Claim) -> None:
     """Note that a claim says a value."""
     known = said.get(value)
     if known is None:
-        said[value] = sight_of(claim)
+        said[value] = Sight(span=claim.span.copy(), first=claim.first, where=claim.where)
         return
     known.span.take(claim.span)
     if (claim.first, claim.where) < (known.first, known.where):
@@ -120,13 +115,12 @@ def see(said: dict[Value, Sight], value: Value, claim: Claim) -> None:
 
 
 def contradiction(
-    kind: str, thing: str, said: Mapping[Value, Sight], pair: tuple[Value, Value], *,
-    node: str | None = None, show: Callable[[Value], str] = str,
-) -> Contradiction:  # fmt: skip
+    kind: str, thing: str, said: Mapping[Value, Sight], pair: tuple[Value, Value], *, node: str | None = None
+) -> Contradiction:
     """The contradiction of a pair of values."""
     a, b = pair
     return Contradiction(
-        kind=kind, thing=thing, said=show(a), said_at=said[a].where, also=show(b), also_at=said[b].where, node=node
+        kind=kind, thing=thing, said=str(a), said_at=said[a].where, also=str(b), also_at=said[b].where, node=node
     )
 
 

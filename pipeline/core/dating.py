@@ -5,14 +5,14 @@ A `Dating` travels with the lines as attributes of their source. Who infers it: 
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
-from pipeline.core.stamps import DAY_NS, MAX_ZONE_S, NS, Stamp, date_of, resolve, stamp_of, zone_offset_s
-from schemas.matching import Prefix, load_prefixes
+from pipeline.core.stamps import DAY_NS, NS, Stamp, date_of, resolve, stamp_of
+from schemas.matching import prefix_named
 from schemas.vocabulary import Inferred
+from schemas.zones import MAX_ZONE_S, zone_offset_s, zone_text
 
 # Zones are multiples of this.
 QUARTER_S: Final = 900
@@ -131,12 +131,6 @@ def attributes_of(dating: Dating) -> dict[str, str]:
     return said
 
 
-def zone_text(zone_s: int) -> str:
-    """Seconds east of UTC as +HH:MM."""
-    hours, minutes = divmod(abs(zone_s) // 60, 60)
-    return f"{'-' if zone_s < 0 else '+'}{hours:02}:{minutes:02}"
-
-
 def zone_between(local_ns: int, unix_ns: int, before_ns: int, after_ns: int) -> int | None:
     """The zone in which a local time is up to `before_ns` before or `after_ns` after a moment; None where none is."""
     quarter_ns = QUARTER_S * NS
@@ -149,13 +143,8 @@ def zone_between(local_ns: int, unix_ns: int, before_ns: int, after_ns: int) -> 
 
 def iso_stamp(text: str) -> Stamp | None:
     """The time with which a text begins, as ISO 8601 writes it; None where it begins with none."""
-    found = _iso().match(f"{text[:64].split(' ', 1)[0]} ", 0)
+    found = prefix_named("iso").match(f"{text[:64].split(' ', 1)[0]} ", 0)
     return None if found is None else stamp_of(found.groupdict(), "iso")
-
-
-@lru_cache(maxsize=1)
-def _iso() -> Prefix:
-    return next(prefix for prefix in load_prefixes().prefixes if prefix.entry.name == "iso")
 
 
 class ZoneWatch(Struct, kw_only=True):

@@ -10,6 +10,8 @@ Row = list[tuple[str, str]]
 MAX_COLUMNS: Final = 200
 _FAR: Final = 1 << 20
 _JOINED: Final = "\x00"
+# Columns that say when a row was read.
+_STAMPS: Final = frozenset(("timestamp", "time"))
 # The words of `ps -o lstart`: one column of five words.
 _LONG_START: Final = "started"
 _LONG_START_WORDS: Final = 5
@@ -41,6 +43,9 @@ def columns_of(entry: FormEntry, head: str, rule: str = "") -> tuple[list[str], 
 def row_of(entry: FormEntry, columns: list[str], edges: list[int], body: str) -> Row | None:
     """The values of a row with their columns, in the order of the form; None where it does not fit."""
     values = _values(entry, columns, edges, body)
+    if values is not None and len(values) == len(columns) - 1 and columns[0] in _STAMPS:
+        # It was taken off as the stamp of the line.
+        columns = columns[1:]
     if values is None or len(values) != len(columns):
         return None
     row = dict(zip(columns, values, strict=True))

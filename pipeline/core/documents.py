@@ -64,7 +64,7 @@ class Documents:
                 if document.begun == AGAIN:
                     document.begun = line.offset
                 now = [Flat(text, line, parsed) for text in said.now]
-                return Fed(over + before + now, taken=True, waits=self._ends(document))
+                return Fed(over + before + now, taken=True, waits=holds_back(document))
             document.foreign += 1
             if form is None or not is_near or document.foreign > form.entry.patience:
                 over += self._close(writer)
@@ -79,12 +79,8 @@ class Documents:
 
     def flush(self) -> list[Flat]:
         """What the open documents say by now, where nothing more of them comes. Tables wait for further rows."""
-        ending = [writer for writer, document in self._memory.items() if self._ends(document)]
+        ending = [writer for writer, document in self._memory.items() if holds_back(document)]
         return [flat for writer in ending for flat in self._close(writer)]
-
-    def _ends(self, document: Open) -> bool:
-        form = self._forms.by_name.get(document.form)
-        return form is not None and form.entry.kind in ENDS
 
     def _begun(self, body: str) -> Form | None:
         """The form that a line is the head of."""
@@ -111,10 +107,16 @@ class Documents:
 
     def _close(self, writer: str) -> list[Flat]:
         document = self._memory.pop(writer, None)
-        if document is None or not self._ends(document):
+        if document is None or not holds_back(document):
             return []
         form = self._forms.by_name[document.form]
         return [Flat(text, document.line, document.parsed) for text in ENDS[form.entry.kind](form, document)]
+
+
+def holds_back(document: Open) -> bool:
+    """Whether its last lines say something only once nothing more of it comes."""
+    form = load_forms().by_name.get(document.form)
+    return form is not None and form.entry.kind in ENDS
 
 
 def _is_near(document: Open, line: RawLine) -> bool:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from pipeline.core.prefix_fields import note_stamp
 from pipeline.core.stamps import Stamp, of_number, stamp_of
-from schemas.matching import JsonKeys, Prefix, load_prefixes
+from schemas.matching import JsonKeys, load_prefixes, prefix_named
 
 Fields = dict[str, Any]
 
@@ -106,16 +105,11 @@ def first_stamp(values: Iterable[object]) -> Stamp | None:
     """The first of these values that is a time: in ISO form, or a number of seconds (ms, us, ns) since 1970."""
     for value in values:
         # `2026-08-10 …` and `2026-08-10T…`, but no number.
-        iso = _iso().match(f"{value[:64]} ", 0) if isinstance(value, str) else None
+        iso = prefix_named("iso").match(f"{value[:64]} ", 0) if isinstance(value, str) else None
         stamp = of_number(value) if iso is None else stamp_of(iso.groupdict(), "json")
         if stamp is not None:
             return stamp
     return None
-
-
-@lru_cache(maxsize=1)
-def _iso() -> Prefix:
-    return next(prefix for prefix in load_prefixes().prefixes if prefix.entry.name == "iso")
 
 
 def _event(record: Mapping[str, Any]) -> str | None:

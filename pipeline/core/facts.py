@@ -256,8 +256,8 @@ def _said(event: Event) -> Iterator[tuple[Place, int, Seat | None]]:
     size, numbered = number(attributes.get("nranks")), number(attributes.get("rank"))
     printed, trust = _printed(event)
     if size and numbered is not None and event.name in _OF_COMMUNICATOR:
-        torn = printer.node_of_source and subject.node == printer.node
-        yield _in_communicator(event, printed), SOURCE if torn else STATED, _seat(attributes, numbered, size)
+        of_file = printer.node_of_source and subject.node == printer.node
+        yield _in_communicator(event, printed), SOURCE if of_file else STATED, _seat(attributes, numbered, size)
         return
     if event.name == "elastic.rendezvous":
         yield from _of_agent(event, printed, trust)

@@ -87,7 +87,7 @@ def groups_of(sittings: Iterable[Sitting]) -> list[Group]:
         known = group.members.get(seat.rank)
         if known is None:
             group.members[seat.rank] = member
-        elif _differ(known.rank, member.rank) or (seat.kind != "pg" and _two_processes(known, member)):
+        elif differ(known.rank, member.rank) or (seat.kind != "pg" and _two_processes(known, member)):
             torn.add(key)
         elif known.rank is None or known.host is None:
             group.members[seat.rank] = _merged(known, member)
@@ -102,8 +102,9 @@ def _merged(known: Member, other: Member) -> Member:
 
 
 def _two_processes(a: Member, b: Member) -> bool:
-    return _differ(a.host, b.host) or _differ(a.pid, b.pid)
+    return differ(a.host, b.host) or differ(a.pid, b.pid)
 
 
-def _differ(a: object, b: object) -> bool:
+def differ(a: object, b: object) -> bool:
+    """Whether both are known and not the same."""
     return a is not None and b is not None and a != b

@@ -16,10 +16,10 @@ AFTER_JOB_NS: Final = 2_400 * SECOND_NS
 # event of the node waits no longer for its job.
 FORGET_JOB_NS: Final = 24 * 3600 * SECOND_NS
 FORGET_ANY_JOB_NS: Final = 7 * FORGET_JOB_NS
-# Reference time. What comes later than this after the job has torn itself down in peace is not its any more.
-AFTER_END_NS: Final = 60 * SECOND_NS
 FORGET_EVENT_NS: Final = 6 * 3600 * SECOND_NS
 RECENT_EVENTS: Final = 2_000
+# Reference time. What comes later than this after the job has torn itself down in peace is not its any more.
+AFTER_END_NS: Final = 60 * SECOND_NS
 
 
 class JobHere(Struct, kw_only=True):

@@ -81,7 +81,7 @@ class HostNames:
         pods: Mapping[str, str] | None = None, preferred: Iterable[str] = (),
     ) -> None:  # fmt: skip
         """`shown`: pairs of names on one line. `pods`: the node of each pod. `preferred`: names to print."""
-        preferred = list(preferred)
+        preferred = set(preferred)
         pairs = list(shown)
         pods = dict(pods or {})
         every = sorted({*names, *preferred, *(name for pair in pairs for name in pair), *pods, *pods.values()})

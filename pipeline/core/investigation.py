@@ -45,6 +45,8 @@ SILENT_NS: Final = 60 * SECOND_NS
 PAUSE_PER_EPISODE_NS: Final = SECOND_NS // 2_000
 PAUSE_PER_CLAIM_NS: Final = SECOND_NS // 20_000
 MAX_GAPS: Final = 100
+# What comes late may come twice, after a worker was killed; that is soon after the first time.
+MAX_BACKFILLED: Final = 10_000
 # A node that was quiet for so long starts a new story.
 BOUT_NS: Final = 3_600 * SECOND_NS
 
@@ -147,7 +149,7 @@ class Investigation:
         known = set(state.backfilled)
         events = [event for event in batch.events if event.event_id not in known]
         if batch.backfill:
-            state.backfilled.extend(event.event_id for event in events)
+            state.backfilled = [*state.backfilled, *(event.event_id for event in events)][-MAX_BACKFILLED:]
         else:
             state.read[shipper] = batch.batch_seq
         events = [event for event in events if event.alerts]

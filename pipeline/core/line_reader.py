@@ -59,7 +59,7 @@ class LineReader:
         plan = self._plans.get(shape)
         if plan is not None:
             found = plan.match(text)
-            if found is not None and data[: found.end() + _LOOK_AHEAD].translate(_ZEROS) in plan.variants:
+            if found is not None and _variant(text, data, found.end()) in plan.variants:
                 fields: dict[str, Any] = {}
                 if plan.takers.take(found.groups(), fields):
                     fields["body"] = body = text[found.end() :]
@@ -85,7 +85,7 @@ class LineReader:
             self._plans[shape] = plan
         found = plan.match(text)
         if found is not None and text[found.end() :] == parsed.body and len(plan.variants) < MAX_VARIANTS:
-            plan.variants.add(data[: found.end() + _LOOK_AHEAD].translate(_ZEROS))
+            plan.variants.add(_variant(text, data, found.end()))
 
     def _plan(self, shape: bytes, parsed: ParsedLine) -> _Plan | None:
         # What is no prefix changed the line as a whole: colours, an object around it.
@@ -102,6 +102,12 @@ class LineReader:
             match=re.compile(pattern, re.ASCII).match, takers=takers, wrappers=parsed.wrappers,
             candidates=self._signals.candidates_of_shape(shape.decode("utf-8", "surrogatepass")), variants=set(),
         )  # fmt: skip
+
+
+def _variant(text: str, data: bytes, end: int) -> bytes:
+    """The prefixes of a line, which end at a character, and what they may look at, as far as their shape goes."""
+    head = end + _LOOK_AHEAD
+    return (data[:head] if len(data) == len(text) else text[:head].encode("utf-8", "surrogatepass")).translate(_ZEROS)
 
 
 @lru_cache(maxsize=4)

@@ -156,7 +156,8 @@ class _Join:
         if claim.seat is None:
             return ""
         pointer = self._pointer(claim)
-        return claim.seat.id or self._ids.get(pointer, "") if pointer else claim.seat.id or f"of {claim.seat.size}"
+        known = self._ids.get(pointer, "") if pointer is not None else ""
+        return claim.seat.id or known or f"of {claim.seat.size}"
 
     def _task_hosts(self, claims: list[Claim]) -> dict[str, str]:
         """The host behind each srun label: a task runs on one node."""

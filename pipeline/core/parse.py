@@ -8,7 +8,7 @@ from msgspec import Struct
 from pipeline.core.envelopes import looks_enveloped, opened
 from pipeline.core.prefix_fields import all_takers
 from pipeline.core.stamps import Stamp
-from schemas.matching import Prefix, load_prefixes
+from schemas.matching import Prefix, load_prefixes, prefix_named
 
 MAX_PREFIXES: Final = 12
 # An object in an object, each with its prefixes and colours.
@@ -92,10 +92,9 @@ def take_apart(text: str) -> tuple[ParsedLine, bool]:
     return ParsedLine(body=text, wrappers=tuple(wrappers), **fields), by_shape
 
 
-def is_kmsg(text: str) -> KmsgRecord | None:
+def kmsg_header(text: str) -> KmsgRecord | None:
     """The header of a /dev/kmsg record such as `6,1234,56701234567,-;text`, or None for any other line."""
-    prefix = _by_name("kmsg")
-    found = prefix.match(text, 0)
+    found = prefix_named("kmsg").match(text, 0)
     if found is None:
         return None
     return KmsgRecord(priority=int(found["priority"]), sequence=int(found["sequence"]), boot_us=int(found["boot_us"]))
@@ -182,8 +181,3 @@ def _possible(two: str) -> tuple[Prefix, ...]:
     if not two:
         return ()
     return tuple(prefix for prefix in load_prefixes().prefixes if prefix.starts(two))
-
-
-@lru_cache(maxsize=16)
-def _by_name(name: str) -> Prefix:
-    return next(prefix for prefix in load_prefixes().prefixes if prefix.entry.name == name)

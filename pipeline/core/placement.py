@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.facts import DERIVED, DEVICE, HOW, JOINED, SOURCE, STATED, Claim, Facts, Seat
-from pipeline.core.groups import Group, Sitting, groups_of
+from pipeline.core.groups import Group, Sitting, differ, groups_of
 from pipeline.core.membership import Process, Seen, join
 from schemas.records import Entity, Event, Printer
 
@@ -224,7 +224,7 @@ class PlacementMap:
         if base is not None:
             merged = _add(merged, by, base)
         for seen in ordered:
-            if not _elsewhere(merged, seen.entity) and not _differ(merged.pid, seen.entity.pid):
+            if not _elsewhere(merged, seen.entity) and not differ(merged.pid, seen.entity.pid):
                 merged = _add(merged, by, seen)
         return merged, _best(merged, by, ordered)
 
@@ -269,7 +269,7 @@ class PlacementMap:
 
     def _is_last_place(self, entity: Entity) -> bool:
         known = self.ranks.get(entity.rank if entity.rank is not None else -1)
-        return known is not None and known.node == entity.node and not _differ(known.pid, entity.pid)
+        return known is not None and known.node == entity.node and not differ(known.pid, entity.pid)
 
     # --- local ranks that no line states --------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class PlacementMap:
         counted: dict[int, tuple[int, int, str]] = {}
         for ranks in on.values():
             local = {rank: number for number, rank in enumerate(sorted(ranks))}
-            if any(_differ(self.ranks[rank].local_rank, local[rank]) for rank in ranks):
+            if any(differ(self.ranks[rank].local_rank, local[rank]) for rank in ranks):
                 continue
             for rank in ranks:
                 lines = [s for s in self._seen[rank] if s.entity.node == self.ranks[rank].node]
@@ -311,7 +311,7 @@ class PlacementMap:
                     known = devices.get(seen.cuda_dev)
                     if known is None or _order(seen) < _order(known):
                         devices[seen.cuda_dev] = seen
-                    if _differ(seen.entity.local_rank, seen.cuda_dev):
+                    if differ(seen.entity.local_rank, seen.cuda_dev):
                         return {}
         found: dict[Process, tuple[int, int, str]] = {}
         for host, pids in of.items():
@@ -358,15 +358,11 @@ def _order(seen: Seen) -> tuple[object, ...]:
 
 def _elsewhere(a: Entity, b: Entity) -> bool:
     """Whether two descriptions cannot be of one place. Pids may differ: the kernel and a container count apart."""
-    return any(_differ(getattr(a, name), getattr(b, name)) for name in ("node", "pci_bus_id", "local_rank"))
+    return any(differ(getattr(a, name), getattr(b, name)) for name in ("node", "pci_bus_id", "local_rank"))
 
 
 def _same_process(a: Entity, b: Entity) -> bool:
     return (a.pid is not None and a.pid == b.pid) or (a.gpu_uuid is not None and a.gpu_uuid == b.gpu_uuid)
-
-
-def _differ(a: object, b: object) -> bool:
-    return a is not None and b is not None and a != b
 
 
 def _filled(entity: Entity, known: Entity) -> Entity:

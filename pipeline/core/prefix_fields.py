@@ -1,7 +1,7 @@
 """What the groups of prefixes say of a line: its stamp, its node, its rank."""
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -92,11 +92,7 @@ def _stamp_taker(prefix: Prefix, places: dict[str, int]) -> Special:
     names = tuple(name for name in places if name != "fraction")
     chosen = [places[name] for name in names]
     pick: Any = itemgetter(*chosen) if len(chosen) > 1 else lambda values: tuple(values[at] for at in chosen)
-
-    @lru_cache(maxsize=4_096)
-    def whole_second(parts: Values) -> Stamp | None:
-        """The stamp without its fraction: many lines share a second."""
-        return stamp_of(dict(zip(names, parts, strict=True)), kind)
+    whole_second = _whole_seconds(kind, names)
 
     def take_stamp(values: Values, fields: Fields) -> bool:
         stamp = whole_second(pick(values))
@@ -117,6 +113,17 @@ def _stamp_taker(prefix: Prefix, places: dict[str, int]) -> Special:
         return True
 
     return take_stamp
+
+
+@cache
+def _whole_seconds(kind: str, names: tuple[str, ...]) -> Callable[[Values], Stamp | None]:
+    """Makes stamps without their fractions of the values of these groups. Many lines, of any shape, share a second."""
+
+    @lru_cache(maxsize=4_096)
+    def whole_second(parts: Values) -> Stamp | None:
+        return stamp_of(dict(zip(names, parts, strict=True)), kind)
+
+    return whole_second
 
 
 def _boot_taker(boot: int | None, boot_us: int | None) -> Special:

@@ -7,13 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from schemas.zones import zone_offset_s
+
 NS: Final = 1_000_000_000
 DAY_S: Final = 86_400
 DAY_NS: Final = DAY_S * NS
 # A stamp outside these years is a clock that was never set, not a time.
 EARLIEST_NS: Final = 1_104_537_600 * NS  # 2005-01-01
 LATEST_NS: Final = 3_786_912_000 * NS  # 2090-01-01
-MAX_ZONE_S: Final = 14 * 3600
 # So far away is the next 29 February at most.
 LEAP_YEARS: Final = 8
 # Stamps without a year are kept as of this year: a leap year, so that 29 February is a date.
@@ -139,22 +140,6 @@ def _days(groups: Mapping[str, str | None]) -> int | None:
     year, short, name = groups.get("year"), groups.get("year_short"), groups.get("month_name")
     month = _MONTHS.get(name, 0) if name else _int(groups.get("month"))
     return days_of(int(year) if year else 2000 + int(short) if short else PLACEHOLDER_YEAR, month, _int(groups["day"]))
-
-
-def zone_offset_s(zone: str | None) -> int | None:
-    """Seconds east of UTC of `Z`, `UTC`, `+08`, `+0800` or `+08:00`; None for anything else, and beyond 14 hours."""
-    if not zone:
-        return None
-    if zone in ("Z", "UTC"):
-        return 0
-    sign, digits = zone[0], zone[1:].replace(":", "")
-    if sign not in "+-" or len(digits) not in (2, 4) or not (digits.isascii() and digits.isdecimal()):
-        return None
-    minutes = int(digits[2:] or 0)
-    seconds = int(digits[:2]) * 3600 + minutes * 60
-    if minutes > 59 or seconds > MAX_ZONE_S:
-        return None
-    return -seconds if sign == "-" else seconds
 
 
 def resolve(

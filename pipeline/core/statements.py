@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from pipeline.core.blocks import Block, Blocks, writer_of
 from pipeline.core.document_kinds import Open
-from pipeline.core.documents import Documents, Flat
+from pipeline.core.documents import Documents, Flat, holds_back
 from pipeline.core.parse import ParsedLine
 from pipeline.core.partials import Joined, Partial, Partials
 from pipeline.core.pieces import Piece, is_whole, pieces
@@ -28,7 +28,7 @@ class Pending(Struct, kw_only=True):
     @property
     def waits(self) -> bool:
         """Whether something is held back until more lines come."""
-        return bool(self.partials or self.documents)
+        return bool(self.partials) or any(map(holds_back, self.documents.values()))
 
 
 class Statement(NamedTuple):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.dating import NOTHING_SAID, Dating
+from pipeline.core.hosts import short
 from pipeline.core.stamps import EARLIEST_NS, LATEST_NS, Stamp, date_of, resolve
 from schemas.records import (
     TIME_MAX_NS,
@@ -67,13 +68,8 @@ BMC_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=BMC_BOUND_NS, by="default")
 
 def claim_of(batch: RawBatch, node: str) -> ClockClaim:
     """What is claimed of the clock of `node`: the batch speaks for its reporter's clock and for no other."""
-    own = _short(node.split("/")[0]) == _short(batch.reporter.split("/")[0])
+    own = short(node.split("/")[0]) == short(batch.reporter.split("/")[0])
     return (batch.clock_claim or NO_CLAIM) if own else NO_CLAIM
-
-
-def _short(name: str) -> str:
-    """A host name without its domain; an address as it is."""
-    return name if name.replace(".", "").isdigit() else name.split(".")[0]
 
 
 def read_through(progress: Progress) -> int:
@@ -204,7 +200,7 @@ def transported(
 ) -> When | None:
     """Bounds where the transport itself carries the time (kmsg, journal); None where it does not."""
     if line.kernel_time_ns is not None:
-        return kernel_time(line.kernel_time_ns, 1_000, node, batch, source, dating)
+        return kernel_time(line.kernel_time_ns, KERNEL_STAMP_NS, node, batch, source, dating)
     if line.time_unix_nano is not None:
         return wall_time(line.time_unix_nano, 1_000, node, batch)
     return None

@@ -1,6 +1,8 @@
 """What is wrong with signals and cause rules: their own tests, and what a reader of them may expect."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
@@ -8,6 +10,8 @@ from pipeline.core import derived
 from pipeline.core.causes import RuleSet
 from pipeline.rulebook.stories import story_problem
 from schemas.signals import Signal, SignalSet
+
+MIN_HINT: Final = 3
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -61,6 +65,22 @@ def _linted(file: str, signal: Signal) -> Iterator[Problem]:
     for example in signal.matches:
         if not any(literal in example.line for literal in (*signal.hints, *signal.parts)):
             yield Problem(file=file, id=signal.id, field="hints", text=f"none is in {example.line[:80]!r}")
+
+    for pattern in signal.patterns:
+        if repeated := _endless(pattern):
+            text = f"{repeated} repeats without an end; write {{1,200}} or so, as log text is anybody's"
+            yield Problem(file=file, id=signal.id, field="pattern", text=text)
+    for hint in signal.hints:
+        if len(hint) < MIN_HINT and signal.role != "noise":
+            yield Problem(
+                file=file, id=signal.id, field="hints", text=f"{hint!r} is in too many lines; take a longer one"
+            )
+
+
+def _endless(pattern: str) -> str:
+    """A repetition inside the pattern that may go on for ever, nested in another one; empty where there is none."""
+    found = re.search(r"\((?:[^()\\]|\\.)*[^\\(][+*](?:[^()\\]|\\.)*\)[+*{]", pattern)
+    return found[0] if found else ""
 
 
 def _played(name: str, signal: Signal, known: SignalSet) -> Iterator[Problem]:

@@ -7,7 +7,9 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.parse import parse_line
+from pipeline.core.stamps import Stamp
 from schemas.signals import Match, Signal, SignalSet
+from schemas.values import UNITS
 
 # What the pattern still wanted, of a pattern that did not match.
 _WANTED_CHARACTERS: Final = 60
@@ -29,7 +31,7 @@ class Near(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """Everything that is known of one line."""
+    """Everything that is known of one line. `context`: what its prefixes say; `units`: those of its attributes."""
 
     line: str
     wrappers: list[str]
@@ -55,29 +57,23 @@ def explain(line: str, signals: SignalSet) -> Explanation:
     parsed = parse_line(line.rstrip("\r\n"))
     match = signals.match(parsed.body)
     candidates = signals.candidates(parsed.body)
-    own = next((signal for signal in candidates if match is not None and signal.id == match.signal), None)
+    own = None if match is None else match.by
     fields = ("node", "rank", "local_rank", "task", "pid", "cuda_dev", "pg", "pg_rank", "process", "pod", "boot_ns")
     context = {name: str(getattr(parsed, name)) for name in fields if getattr(parsed, name) is not None}
     if parsed.stamp is not None:
         context["stamp"] = _stamp_words(parsed.stamp)
     return Explanation(
         line=line, wrappers=list(parsed.wrappers), context=context, body=parsed.body, match=match,
-        units=_units(own) if own is not None else {},
+        units={} if own is None else {name: kind for name, kind in own.kinds.items() if kind in UNITS},
         near=[_near(signal, parsed.body, match) for signal in candidates if signal is not own],
     )  # fmt: skip
 
 
-def _stamp_words(stamp: object) -> str:
-    has_year, has_zone = getattr(stamp, "has_year", False), getattr(stamp, "has_zone", False)
-    missing = " and ".join(name for name, there in (("year", has_year), ("zone", has_zone)) if not there)
-    resolution_ns = getattr(stamp, "resolution_ns", 0)
-    said = f"{getattr(stamp, 'kind', '')}, to {resolution_ns / 1e9:g} s"
+def _stamp_words(stamp: Stamp) -> str:
+    there = {"date": stamp.has_date, "year": stamp.has_year, "zone": stamp.has_zone}
+    missing = " and ".join(name for name, is_there in there.items() if not is_there)
+    said = f"{stamp.kind}, to {stamp.resolution_ns / 1e9:g} s"
     return f"{said}; no {missing} in it" if missing else said
-
-
-def _units(signal: Signal) -> dict[str, str]:
-    kinds = {signal.renames.get(group, group): kind for group, kind in signal.types.items()}
-    return {name: kind for name, kind in kinds.items() if kind not in ("text", "lower")}
 
 
 def _near(signal: Signal, body: str, match: Match | None) -> Near:

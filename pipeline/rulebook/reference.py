@@ -53,8 +53,7 @@ def _file(name: str, file: SignalFile) -> str:
 
 
 def _row(signal: Signal) -> str:
-    kinds = {signal.renames.get(group, group): kind for group, kind in signal.types.items()}
-    attributes = [f"`{n}`" + (f" {kind}" if kind not in ("text", "lower") else "") for n, kind in kinds.items()]
+    attributes = [f"`{n}`" + (f" {kind}" if kind not in ("text", "lower") else "") for n, kind in signal.kinds.items()]
     attributes += [f"`{name}`" for name in signal.sets]
     cells = [
         f"`{signal.id}`", f"`{signal.event}`", signal.role, signal.severity, signal.label, signal.scope,

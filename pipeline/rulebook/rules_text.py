@@ -8,7 +8,7 @@ from pipeline.core.causes import Link, Rule
 from pipeline.report.words import visible
 from pipeline.rulebook.explain import Explanation
 from pipeline.rulebook.unmatched import Shape, Unmatched
-from schemas.signals import Signal, SignalSet
+from schemas.signals import Override, Signal, SignalSet
 from schemas.xid import XidMeaning, meaning_of
 
 _INDENT: Final = "  "
@@ -40,18 +40,21 @@ def in_full(one: Signal | Rule, known: SignalSet) -> str:
 
 def _signal(signal: Signal, known: SignalSet) -> str:
     name, file = next((name, file) for name, file in known.files.items() if signal in file.signal)
-    kinds = {signal.renames.get(group, group): kind for group, kind in signal.types.items()}
     rows = [
         ("file", f"{name}.toml, checked against {file.checked_against}"),
         ("event", signal.event), ("is", f"{signal.role}, {signal.severity}, {signal.label}, scope {signal.scope}"),
         ("versions", f"{signal.versions or 'not said'} ({signal.status})"),
         ("hints", ", ".join(repr(hint) for hint in (*signal.hints, *signal.parts))),
         *(("pattern", pattern) for pattern in signal.patterns),
-        ("attributes", ", ".join(f"{n} ({kind})" for n, kind in kinds.items())),
+        *(("detail", pattern) for pattern in signal.details),
+        ("attributes", ", ".join(f"{n} ({kind})" for n, kind in signal.kinds.items())),
+        ("decoded", ", ".join(signal.decoded)),
+        ("subject", ", ".join(f"{name} is {attribute}" for name, attribute in signal.subject.items())),
         ("always", ", ".join(f"{n} = {value}" for n, value in signal.sets.items())),
         *(("when", f"{attribute} = {value}: {_change(change)}") for attribute, values in signal.by.items()
           for value, change in values.items()),
         ("when", ", ".join(f"{attribute}: see {table}.toml" for attribute, table in signal.by_table.items())),
+        ("further", "; ".join(_further(signal))),
         ("note", signal.note), ("references", ", ".join((*signal.references, *file.references))),
         *(("matches", example.line) for example in signal.matches),
         *(("not", miss.line) for miss in signal.misses),
@@ -71,9 +74,22 @@ def xid(number: int, meaning: XidMeaning) -> str:
     return f"Xid {number}\n{_rows(rows)}"
 
 
-def _change(change: object) -> str:
-    parts = ((name, getattr(change, name)) for name in ("role", "severity", "label", "scope"))
+def _change(change: Override) -> str:
+    parts = (("role", change.role), ("severity", change.severity), ("label", change.label), ("scope", change.scope))
     return ", ".join(f"{name} {value}" for name, value in parts if value)
+
+
+def _further(signal: Signal) -> list[str]:
+    """What else is done with its lines."""
+    parts = [
+        (signal.placement, "it says who runs where"),
+        (signal.carries, f"carries {signal.carries}" + (", an event by itself too" if signal.keeps else "")),
+        (signal.takes, f"takes {signal.takes}"),
+        (signal.alone, "only one writer prints such records into a file"),
+        (signal.repeats, "further lines take it too"),
+        (signal.one_per_second, "one a second counts"), (signal.sampled, "a mark of progress: of many some are read"),
+    ]  # fmt: skip
+    return [text for is_so, text in parts if is_so]
 
 
 def _rule(rule: Rule) -> str:
@@ -99,7 +115,7 @@ def _where(where: dict[str, list[str]]) -> str:
     return "".join(f"{name} = {'|'.join(values)} " for name, values in where.items())
 
 
-def explained(said: Explanation, known: SignalSet) -> str:
+def explained(said: Explanation) -> str:
     """An explanation: what came off, what it means, what was near."""
     rows = [
         ("prefixes", ", ".join(said.wrappers) or "none"),
@@ -110,8 +126,7 @@ def explained(said: Explanation, known: SignalSet) -> str:
         rows.append(("signal", "none reads it"))
     else:
         match = said.match
-        signal = next(s for s in known.signals if s.id == match.signal)
-        values = (f"{name} = {value}{_unit(said.units.get(name, ''))}" for name, value in match.attributes.items())
+        values = (f"{name} = {value} {said.units.get(name, '')}".rstrip() for name, value in match.attributes.items())
         number = match.attributes.get("xid", "") if match.event == "gpu.xid" else ""
         meaning = meaning_of(int(number)) if number else None
         rows += [
@@ -119,7 +134,7 @@ def explained(said: Explanation, known: SignalSet) -> str:
             ("is", f"{match.role}, {match.severity}, {match.label}, scope {match.scope}"),
             ("captured", ", ".join(values)),
             ("meaning", f"{meaning.meaning}; do: {meaning.action}" if meaning is not None else ""),
-            ("note", signal.note),
+            ("note", match.by.note),
         ]
         if match.carries or match.takes:
             rows.append(("record", "one line of several: they are put together by writer"))
@@ -128,16 +143,6 @@ def explained(said: Explanation, known: SignalSet) -> str:
         if near.wanted:
             rows.append(("", f"fits up to {near.fits!r}, then wants {near.wanted}"))
     return f"{visible(said.line[:_LINE_CHARACTERS])}\n{_rows(rows)}\n"
-
-
-def _unit(kind: str) -> str:
-    return f" {kind}" if kind in _UNITS else ""
-
-
-_UNITS: Final = frozenset(
-    ("seconds", "ms", "us", "ns", "bytes", "kib", "mib", "gib", "celsius", "watts", "percent", "mb_per_s", "gb_per_s",
-     "mhz")
-)  # fmt: skip
 
 
 def unmatched_text(found: Unmatched, limit: int) -> str:
@@ -151,8 +156,8 @@ def unmatched_text(found: Unmatched, limit: int) -> str:
         out += [text for shape in shapes[:limit] for text in _shape(shape)]
         if len(shapes) > limit:
             out.append(f"{_INDENT}… {len(shapes) - limit} more shapes (--limit)")
-    if found.dropped_shapes:
-        out.append(f"\n{found.dropped_shapes} lines of further shapes are not listed")
+    if found.dropped_lines:
+        out.append(f"\n{found.dropped_lines} lines of further shapes are not listed")
     return "\n".join(out) + "\n"
 
 

@@ -1,12 +1,14 @@
 """What nobody reads: lines with a hint that no pattern fits, and lines that look like errors. Patterns rot."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
 
 from pipeline.core.line_reader import line_reader
+from pipeline.core.statements import Pending, Statements
+from schemas.records import RawLine
 from schemas.signals import SignalSet
 
 # Words by which programs say that something is wrong. Not a rule: only what a person may want to look at.
@@ -37,12 +39,15 @@ class Shape(Struct, kw_only=True):
 
 
 class Unmatched(Struct, kw_only=True):
-    """Near misses and unknown errors by shape, most frequent first. `lines`: how many were looked at."""
+    """Near misses and unknown errors by shape, most frequent first. `lines`: how many were looked at.
+
+    `dropped_lines`: of shapes for which there was no room.
+    """
 
     lines: int
     near_misses: list[Shape]
     unknown_errors: list[Shape]
-    dropped_shapes: int = 0
+    dropped_lines: int = 0
 
 
 def shape_of(body: str) -> str:
@@ -53,43 +58,49 @@ def shape_of(body: str) -> str:
     return body.strip()
 
 
-def unmatched(lines: Iterable[tuple[str, int, str]], signals: SignalSet) -> Unmatched:
-    """Go through (source, line number, text) of lines."""
+def unmatched(lines: Iterable[RawLine], signals: SignalSet) -> Unmatched:
+    """Go through the lines of files, one file after the other."""
     reader = line_reader(signals)
     near: dict[str, Shape] = {}
     wrong: dict[str, Shape] = {}
     count = dropped = 0
-    for source, number, text in lines:
+    source, statements = "", Statements(signals, Pending())
+    for line in lines:
         count += 1
-        hit = signals.hit(text)
-        if not hit and not LOOKS_WRONG.search(text):
+        if line.source != source:
+            source, statements = line.source, Statements(signals, Pending())
+        wanted = statements.wants(line.body)
+        if not wanted and not LOOKS_WRONG.search(line.body):
             continue
-        parsed, match = reader.read(text)
-        if match is not None:
+        whole = statements.whole(line)
+        if whole is None:
             continue
-        hinted = [s.id for s in signals.candidates(parsed.body) if s.role != "noise" and not s.sampled] if hit else []
+        parsed, match = reader.read(whole.line.body)
+        if statements.of(whole, parsed, match) or match is not None or statements.is_taken:
+            continue
+        hinted = [signal.id for signal in signals.near(parsed.body)] if wanted else []
         if not hinted and not LOOKS_WRONG.search(parsed.body):
             continue
-        dropped += not _count(near if hinted else wrong, parsed.body, source, number, hinted)
-    by_count = lambda shape: (-shape.count, shape.shape)  # noqa: E731
+        dropped += not _count(near if hinted else wrong, parsed.body, whole.line, hinted)
     return Unmatched(
-        lines=count, near_misses=sorted(near.values(), key=by_count),
-        unknown_errors=sorted(wrong.values(), key=by_count), dropped_shapes=dropped,
+        lines=count, near_misses=sorted(near.values(), key=_rarity), unknown_errors=sorted(wrong.values(), key=_rarity),
+        dropped_lines=dropped,
     )  # fmt: skip
 
 
-def _count(shapes: dict[str, Shape], body: str, source: str, number: int, signals: list[str]) -> bool:
+def _rarity(shape: Shape) -> tuple[int, str]:
+    return -shape.count, shape.shape
+
+
+def _count(shapes: dict[str, Shape], body: str, line: RawLine, signals: list[str]) -> bool:
     shape = shape_of(body)
     known = shapes.get(shape)
     if known is not None:
         known.count += 1
     elif len(shapes) < MAX_SHAPES:
-        shapes[shape] = Shape(shape=shape, count=1, example=body[:400], source=source, line_no=number, signals=signals)
+        shapes[shape] = Shape(
+            shape=shape, count=1, example=body[:400], source=line.source, line_no=line.line_no or 0, signals=signals
+        )
     else:
         return False
     return True
-
-
-def numbered(source: str, texts: Iterable[str]) -> Iterator[tuple[str, int, str]]:
-    """The lines of one source with their numbers."""
-    return ((source, number, text) for number, text in enumerate(texts, 1))

@@ -1,6 +1,6 @@
-"""`make bench`: the figures of this path, each beside the bare Kafka and Faust figure of the same run.
+"""`make bench`: the figures of this path, each beside those of the field's tools, bare Kafka and Faust in the same run.
 
-usage: python -m tests.bench [--only reading|live] [--lines 200000] [--samples 60] [--sizes 0.1,1]
+usage: python -m tests.bench [--only reading|live] [--lines 200000] [--samples 60] [--noise 850000] [--sizes 0.1,1]
 """
 
 import argparse

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.core.line_reader import LineReader
+from pipeline.core.parse import parse_line
 from schemas import selecting, signals
 from schemas.selecting import BLOCK_BYTES
 from tests import noise
@@ -126,8 +127,6 @@ def _parsing(path: Path) -> Iterator[str]:
         return sum(reader.read(text)[1] is not None for text in texts)
 
     def one_by_one() -> int:
-        from pipeline.core.parse import parse_line
-
         return sum(known.match(parse_line(text).body) is not None for text in texts)
 
     read, seconds = _best(parsed)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.core.align import NodeFold
-from pipeline.core.dating import BootReading, Dating, ZoneWatch, attributes_of, iso_stamp, told, zone_between, zone_text
+from pipeline.core.dating import BootReading, Dating, ZoneWatch, attributes_of, iso_stamp, told, zone_between
 from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import parse_line
 from pipeline.core.stamps import NS, Stamp
@@ -18,6 +18,7 @@ from pipeline.core.times import BMC_BOUND_NS, COMPUTED_NS, DEFAULT_BOUND_NS
 from schemas import signals
 from schemas.records import ClockReading, Event, EventBatch, RawLine
 from schemas.vocabulary import Run
+from schemas.zones import zone_text
 from tests.strategies import T0, raw_batch
 
 DAY, HOUR = 86_400 * NS, 3600 * NS

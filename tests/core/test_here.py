@@ -129,6 +129,15 @@ def test_a_job_that_only_its_communicator_names_stays_while_it_prints() -> None:
     assert [(batch.job_key, batch.job_id) for batch in sent] == [(COMM_KEY, "comm-77aa")]
 
 
+def test_a_source_that_falls_silent_is_forgotten_with_or_without_a_job() -> None:
+    fold = NodeFold(SIGNALS)
+    _apply(fold, _rank_batch(1, STEP_LINE, job=None), T0)
+    _apply(fold, _kernel_batch(2, "all is well"), T0 + 7 * DAY)
+    assert sorted(_state(fold).sources) == ["kern", "rank1"]
+    _apply(fold, _kernel_batch(3, "all is well"), T0 + 7 * DAY + 1)
+    assert sorted(_state(fold).sources) == ["kern"]
+
+
 def test_other_jobs_of_the_node_keep_their_spans_and_sources() -> None:
     fold = NodeFold(SIGNALS)
     other = raw_batch(

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.investigation import SETTLE_NS, SILENT_NS, Investigation
+from pipeline.core.investigation import MAX_BACKFILLED, SETTLE_NS, SILENT_NS, Investigation, InvestigationState
 from pipeline.core.keys import node_key
 from pipeline.rules import load_rules
 from schemas.records import DELIVERY_FIELDS, Entity, Event, EventBatch, Gap, Incident, NodeProgress, Verdict
@@ -158,6 +158,16 @@ def test_events_that_are_backfilled_twice_count_once() -> None:
         node_progress("beta", END_NS, ended=True),
     ]
     assert _last(_apply(once, backfill, *rest)) == _last(_apply(twice, backfill, backfill, *rest, backfill))
+
+
+def test_what_is_kept_of_late_events_is_bounded() -> None:
+    investigation = _new()
+    for seq in range(12):
+        events = [event("cuda.error", offset=1_000 * seq + n) for n in range(1_000)]
+        investigation.apply(event_batch("beta", seq, events, backfill=True), now_ns=T0)
+    kept = msgspec.json.decode(investigation.snapshot(), type=InvestigationState).backfilled
+    assert kept[-1] == events[-1].event_id
+    assert len(kept) == MAX_BACKFILLED
 
 
 def test_a_line_that_comes_as_backfill_and_again_as_its_own_counts_once() -> None:

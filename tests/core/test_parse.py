@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.parse import is_kmsg, is_kmsg_continuation, parse_line
+from pipeline.core import parse, times
+from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
+from schemas.matching import load_prefixes
 
 NCCL = "gpu03:4711:4890 [5] NCCL INFO "
 
@@ -187,10 +189,10 @@ def test_wrappers_are_named_outermost_first() -> None:
 
 
 def test_a_kmsg_record_gives_priority_sequence_and_boot_time() -> None:
-    record = is_kmsg("6,1234,56701234567,-;text")
+    record = kmsg_header("6,1234,56701234567,-;text")
     assert record is not None
     assert (record.priority, record.sequence, record.boot_us) == (6, 1234, 56_701_234_567)
-    assert is_kmsg("6,1234,text") is None
+    assert kmsg_header("6,1234,text") is None
     assert is_kmsg_continuation(" SUBSYSTEM=pci")
     assert not is_kmsg_continuation(" indented text")
     assert not is_kmsg_continuation("SUBSYSTEM=pci")
@@ -242,3 +244,9 @@ def test_a_line_of_100_kb_takes_little_time(unit: str) -> None:
     parse_line(line)
     parse_line(line + "x")
     assert time.process_time() - start < 0.5
+
+
+def test_the_prefixes_that_code_names_are_in_the_files() -> None:
+    names = {prefix.entry.name for prefix in load_prefixes().prefixes}
+    for named in (parse._SYSLOG, parse._OF_A_DAEMON, times.COMPUTED, times.BMC, {"iso", "kmsg"}):
+        assert named <= names

@@ -61,6 +61,19 @@ def test_ranks_of_a_split_communicator_are_ranks_of_the_group_only() -> None:
     assert {number: member.rank for number, member in group.members.items()} == {0: 1, 1: 3}
 
 
+def test_a_smaller_communicator_of_a_version_without_ids_gives_no_ranks() -> None:
+    old = (
+        "gx1:{pid}:{pid} [{rank}] NCCL INFO comm 0x7f{size}{rank} rank {at} nranks {size} cudaDev {rank} busId {bus}000"
+    )
+    said = [
+        old.format(pid=900 + rank, rank=rank, at=rank % size, size=size, bus=rank + 1) + " - Init COMPLETE"
+        for size in (4, 2) for rank in range(4)
+    ]  # fmt: skip
+    placement = map_of({"gx1/job.log": lines(*said)})
+    assert placement.contradictions == []
+    assert {rank: entity.pid for rank, entity in placement.ranks.items()} == {0: 900, 1: 901, 2: 902, 3: 903}
+
+
 def test_only_split_communicators_give_no_ranks() -> None:
     split = (
         "gx2:903:912 [1] NCCL INFO ncclCommSplit comm 0x8f03 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 1c000 "

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.parse import parse_line
-from pipeline.core.stamps import NS, Stamp, date_of, days_of, resolve, stamp_of, zone_offset_s
+from pipeline.core.stamps import NS, Stamp, date_of, days_of, resolve, stamp_of
 
 
 def unix_ns(*parts: int, offset_h: int = 0) -> int:
@@ -280,24 +280,3 @@ def test_no_numbers_raise(year: int, month: int, day: int) -> None:
 def test_no_digits_raise(groups: dict[str, str]) -> None:
     ascii_only = {key: value for key, value in groups.items() if value.isascii()}
     stamp_of({"day": "1", **ascii_only}, "x")
-
-
-@pytest.mark.parametrize(
-    ("zone", "seconds"),
-    [
-        ("Z", 0),
-        ("UTC", 0),
-        ("+0800", 28_800),
-        ("-05:30", -19_800),
-        ("", None),
-        ("CET", None),
-        ("+08", 28_800),
-        ("+14:00", 50_400),
-        ("+14:15", None),
-        ("+02:60", None),
-        ("+0²00", None),
-        (None, None),
-    ],
-)
-def test_zones(zone: str | None, seconds: int | None) -> None:
-    assert zone_offset_s(zone) == seconds

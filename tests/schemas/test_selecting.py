@@ -75,6 +75,13 @@ def test_of_many_marks_of_progress_those_near_the_ends_and_before_a_line_that_me
     assert picked(block) == [marks["first"], marks["before"], CAUSE.encode(), marks["last"]]
 
 
+def test_a_fault_near_the_end_of_a_block_leaves_the_marks_there() -> None:
+    far = b"x" * 99 + b"\n"
+    marks = [f"{MARK} {name}".encode() for name in ("before", "after")]
+    lines = [far * (3 * NEAR_END_BYTES // len(far)), marks[0], far * 400, CAUSE.encode(), marks[1], b""]
+    assert picked(b"\n".join(lines)) == [marks[0], CAUSE.encode(), marks[1]]
+
+
 def test_a_machine_without_the_library_gets_the_plain_selector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selecting, "is_fast", lambda: False)
     assert type(selecting.selector(SIGNALS)) is type(PLAIN)

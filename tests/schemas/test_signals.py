@@ -66,10 +66,10 @@ def test_a_near_miss_does_not_match(signal: Signal, miss: NearMiss) -> None:
 def test_an_example_has_a_hint_and_is_found_behind_its_prefixes(signal: Signal, example: Example) -> None:
     assert any(hint in example.line for hint in signal.hints + signal.parts)
     for prefix in ("", "[default3]:[rank3]: ", "2026-03-04T05:06:07.000001+00:00 gpu03 kernel: ", "\x1b[31m"):
-        assert SIGNALS.hit(prefix + example.line)
+        assert SIGNALS.look(prefix + example.line) > 0
 
 
-def test_every_override_of_a_signal_is_used_in_an_example_or_in_a_table() -> None:
+def test_every_override_is_of_an_attribute_of_its_signal() -> None:
     for signal in SIGNALS.signals:
         for attribute, changes in signal.by.items():
             named = (*signal.renames.values(), *signal.decoded)
@@ -214,7 +214,7 @@ def test_the_first_file_in_the_order_wins() -> None:
 @given(st.text())
 def test_any_text_can_be_matched(text: str) -> None:
     SIGNALS.match(text)
-    SIGNALS.hit(text)
+    SIGNALS.look(text)
 
 
 @given(st.text(max_size=20), st.sampled_from(EXAMPLES), st.text(max_size=20))
