@@ -15,7 +15,11 @@ from schemas.lines import MAX_LINE_BYTES, body_of
 from schemas.names import printable
 from schemas.selecting import BLOCK_BYTES
 
-CHUNK_BYTES: Final = 256 * 1024
+# Of lines without an end so much is looked at to tell what a file is: some files are one line of many gigabytes.
+HEAD_BYTES: Final = 16 * 1024 * 1024
+_HEAD_LINE_BYTES: Final = 8 * 1024
+# So little at once that no more comes of it than memory holds: a few bytes may stand for 128 KiB.
+PRESSED_BYTES: Final = 1024
 _MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 # What a stream raises that cannot be read, or not to its end.
@@ -73,7 +77,7 @@ class _Zstd(io.RawIOBase):
         self._file = file
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._fed = False
-        self._ready = b""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         """Always."""
@@ -85,13 +89,13 @@ class _Zstd(io.RawIOBase):
             data = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame, self._fed = zstandard.ZstdDecompressor().decompressobj(), False
-            data = data or self._file.read(CHUNK_BYTES)
+            data = data or self._file.read(PRESSED_BYTES)
             if not data:
                 if self._fed:
                     raise zstandard.ZstdError("the compressed stream ends too early")
                 return 0
             self._fed = True
-            self._ready = self._frame.decompress(data)
+            self._ready = memoryview(self._frame.decompress(data))
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
@@ -184,10 +188,13 @@ def head_lines(path: Path, count: int) -> list[str]:
     sample: list[str] = []
     try:
         with open_log(path) as stream:
-            for _, data, _ in lines(stream):
-                sample.append(body_of(data[:8192])[0])
-                if len(sample) == count:
-                    break
+            left = HEAD_BYTES
+            while len(sample) < count and left > 0 and (chunk := stream.readline(MAX_LINE_BYTES)):
+                sample.append(body_of(chunk[:_HEAD_LINE_BYTES].rstrip(b"\n"))[0])
+                left -= len(chunk)
+                while left > 0 and chunk and not chunk.endswith(b"\n"):
+                    chunk = stream.readline(MAX_LINE_BYTES)
+                    left -= len(chunk)
     except UnreadableFileError:
         if not sample:
             raise
@@ -203,6 +210,6 @@ def tail_lines(path: Path, size: int) -> list[str]:
             if is_pressed or length <= size:
                 return []
             file.seek(length - size)
-            return [body_of(data[:8192])[0] for data in file.read(size).split(b"\n")[1:] if data]
+            return [body_of(data[:_HEAD_LINE_BYTES])[0] for data in file.read(size).split(b"\n")[1:] if data]
     except OSError:
         return []

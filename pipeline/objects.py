@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from pipeline.core.envelopes import decoded, opened
-from pipeline.logfiles import open_log
+from pipeline.logfiles import UnreadableFileError, open_log
+from schemas.names import printable
 
 # A document has to be in memory as a whole.
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -44,7 +45,10 @@ def object_lines(path: Path) -> tuple[ObjectLine, ...]:
         UnreadableFileError: the file cannot be opened or decompressed.
 
     """
-    stat = path.stat()
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise UnreadableFileError(f"{printable(str(path))}: {error.strerror}") from error
     return _object_lines(path, stat.st_size, stat.st_mtime_ns)
 
 

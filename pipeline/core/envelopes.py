@@ -185,8 +185,11 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 def _unquoted(text: str, start: int) -> tuple[str, int]:
     """A quoted text and where it ends, without its escapes."""
     pieces, at_, end = list[str](), start, len(text)
+    quote = text.find('"', at_)
     while at_ < end:
-        quote, escape = text.find('"', at_), text.find("\\", at_)
+        # It is looked for once, not behind each of many escapes before it.
+        quote = text.find('"', at_) if 0 <= quote < at_ else quote
+        escape = text.find("\\", at_)
         if quote < 0:
             pieces.append(text[at_:])
             return "".join(pieces), end

@@ -55,7 +55,9 @@ class Episode(Struct, kw_only=True):
 MAX_IDS: Final = 32
 # An investigation must fit into one message: so many episodes, with so much of their text.
 MAX_EPISODES: Final = 20_000
+# What happens again and again is told by its beginning and its end: so many of one key, and fewer where there are many.
 MAX_OF_KEY: Final = 200
+FEW_OF_KEY: Final = 4
 BODY_CHARACTERS: Final = 500
 
 
@@ -63,6 +65,7 @@ class Episodes(Struct, kw_only=True):
     """All episodes of an investigation; part of its snapshot."""
 
     by_key: dict[str, list[Episode]] = {}
+    kept: int = 0
     dropped: int = 0
 
     def add(self, event: Event, coalescing: Mapping[str, Coalescing]) -> None:
@@ -88,10 +91,13 @@ class Episodes(Struct, kw_only=True):
             place -= 1
         while place < len(known) and _near(known[place], fresh, window_ns):
             fresh = _merged(known.pop(place), fresh)
+            self.kept -= 1
         known.insert(place, fresh)
-        if len(known) > MAX_OF_KEY:
-            # What happens again and again is told by its beginning and its end.
-            self.dropped += known.pop(MAX_OF_KEY // 2).count
+        self.kept += 1
+        most = MAX_OF_KEY if self.kept <= MAX_EPISODES else FEW_OF_KEY
+        while len(known) > most:
+            self.dropped += known.pop(len(known) // 2).count
+            self.kept -= 1
 
     def sorted(self) -> list[Episode]:
         """All episodes in canonical order."""

@@ -21,11 +21,14 @@ _ZEROS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else byte for byte in range(2
 # Longer lines are rare, and their shapes rarer.
 MAX_CHARACTERS: Final = 2_048
 MAX_PLANS: Final = 4_096
-MAX_VARIANTS: Final = 512
-# Prefixes look at most so far beyond themselves.
+MAX_VARIANTS: Final = 64
+# What decides whether a prefix is one stands within so many characters behind those that came off …
 _LOOK_AHEAD: Final = 64
-# Where an octal escape may stand, the digits decide what is text.
+# … but for this one: whether it is the whole prefix of NCCL hangs on what stands far behind it.
+_FAR: Final = "nccl_torn"
+# Where an octal escape or a count of Ray may stand, the digits decide what is text.
 _OCTAL: Final = "#0"
+_COUNT: Final = "[repeated"
 
 
 class _Plan(Struct):
@@ -48,7 +51,7 @@ class LineReader:
 
     def read(self, text: str) -> tuple[ParsedLine, Match | None]:
         """What the prefixes of a line say, and what its body means."""
-        if len(text) > MAX_CHARACTERS or _OCTAL in text:
+        if len(text) > MAX_CHARACTERS or _OCTAL in text or _COUNT in text:
             parsed = parse_line(text)
             return parsed, self._signals.match(parsed.body)
         try:
@@ -89,7 +92,7 @@ class LineReader:
 
     def _plan(self, shape: bytes, parsed: ParsedLine) -> _Plan | None:
         # What is no prefix changed the line as a whole: colours, an object around it.
-        if not self._prefixes.keys() >= set(parsed.wrappers):
+        if _FAR in parsed.wrappers or not self._prefixes.keys() >= set(parsed.wrappers):
             return None
         prefixes, pattern = [self._prefixes[name] for name in parsed.wrappers], ""
         takers = takers_of(prefixes)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,3 +89,14 @@ def test_a_storm_keeps_its_count_but_not_every_id() -> None:
 def test_which_ids_a_storm_keeps_does_not_depend_on_the_order() -> None:
     storm = [_xid(n % 50, n) for n in range(100)]
     assert _said(of_events(storm, HOW)) == _said(of_events(list(reversed(storm)), HOW))
+
+
+def test_what_happens_again_and_again_is_told_by_its_beginning_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.core.episodes.MAX_OF_KEY", 10)
+    episodes, hour = Episodes(), 3_600 * SECOND
+    for number in range(100):
+        episodes.add(event("nfs.stall", at_ns=T0 + number * hour, offset=number), HOW)
+    kept = [(episode.start_ns - T0) // hour for episode in episodes.sorted()]
+    assert len(kept) == episodes.kept == 10
+    assert (min(kept), max(kept)) == (0, 99)
+    assert episodes.dropped == 90

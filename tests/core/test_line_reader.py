@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +57,21 @@ def test_a_digit_beside_a_hint_means_the_same_however_often_the_shape_was_seen()
             for _ in range(3):
                 parsed, match = reader.read(line)
                 assert match == SIGNALS.match(parsed.body)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("gpu1:47:48 [3] int nccl_net_ofi_create_plugin(nccl_net_ofi_plugin_t_9_10_11_12_13_14**):1234567 NCCL WARN x",
+         "gpu1:47:48 [3] int nccl_net_ofi_create_plugin(nccl_net_ofi_plugin_t_9_10_11_12_13_14**):123456 NCCL WARN x"),
+        ("Connection closed [repe7ated x across cluster]", "Connection closed [repeated 7x across cluster]"),
+    ],
+)  # fmt: skip
+def test_digits_that_decide_what_a_prefix_is_are_looked_at(first: str, then: str) -> None:
+    reader = LineReader(SIGNALS)
+    assert parse_line(first).wrappers != parse_line(then).wrappers
+    for line in (first, first, first, then, first, then, then):
+        assert reader.read(line)[0] == parse_line(line)
 
 
 def test_a_stamp_that_is_no_time_does_not_make_the_next_one_text() -> None:
