@@ -2,7 +2,9 @@
 `rootrank.toml` states what the files do not say (`pipeline/manifest.py`).
 """
 
+import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
@@ -15,7 +17,7 @@ from pipeline.core.dating import Dating, attributes_of
 from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
 from pipeline.core.stamps import DAY_NS, date_of
-from pipeline.layouts import KERNEL_NAMES, Layout, host_in, layout_of, words_of
+from pipeline.layouts import KERNEL_NAMES, Layout, host_in, layout_of, possible_hosts, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
 from pipeline.objects import holds_records, is_document, object_lines
@@ -71,19 +73,24 @@ class _Look(Struct, kw_only=True):
     times: Sample
     layout: Layout
     objects: bool
-    text: str
+    # Of the words of its lines those that may be hosts by some path.
+    said: set[str]
 
 
 def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
     """Work out the plan of files and folders. `node` names the node of files that do not say theirs."""
     paths = list(paths)
     manifest = manifest_of(paths)
-    looks, gaps, unreadable = [], [], []
-    for name, path in _files(paths):
+    looks: list[_Look] = []
+    gaps: list[Gap] = []
+    unreadable: list[Gap] = []
+    files = [(name, path, layout_of(name)) for name, path in _files(paths, gaps, unreadable)]
+    hosts = {host for _, _, layout in files for host in possible_hosts(layout.rest)}
+    for name, path, layout in files:
         try:
-            look = _look(name, path)
-        except UnreadableFileError as error:
-            unreadable.append(Gap(source=name, reason=str(error)))
+            look = _look(name, path, layout, hosts)
+        except OSError as error:
+            unreadable.append(Gap(source=name, reason=_why(path, error)))
             continue
         if isinstance(look, Gap):
             gaps.append(look)
@@ -124,17 +131,68 @@ def _job_name(paths: list[Path]) -> str:
     return "-".join(sorted(names)) or "job"
 
 
-def _files(paths: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Every file with its name relative to the path given, in a fixed order. Single files of one name keep apart."""
-    single = Counter(path.name for path in paths if not path.is_dir())
+def missing_in(paths: Iterable[Path]) -> str | None:
+    """The first path that cannot be looked at, and why."""
+    for path in paths:
+        try:
+            path.stat()
+        except FileNotFoundError:
+            return f"{printable(str(path))}: no such file or folder"
+        except OSError as error:
+            return f"cannot read {_why(path, error)}"
+    return None
+
+
+def _why(path: Path, error: OSError) -> str:
+    return str(error) if isinstance(error, UnreadableFileError) else f"{printable(str(path))}: {error.strerror}"
+
+
+def _files(paths: list[Path], gaps: list[Gap], unreadable: list[Gap]) -> list[tuple[str, Path]]:
+    """Every file once, with its name relative to the path given, in a fixed order. Two of one name get longer ones."""
+    sizes: dict[Path, int] = {}
     for path in paths:
         if path.is_dir():
-            for file in sorted(p for p in path.rglob("*") if not p.is_dir() and p.name != MANIFEST):
-                yield printable(str(file.relative_to(path))), file
-        elif single[path.name] > 1:
-            yield printable("/".join(path.resolve().parts[-2:])), path
+            for file in sorted(_below(path, gaps, unreadable)):
+                sizes.setdefault(file.absolute(), len(file.relative_to(path).parts))
         else:
-            yield printable(path.name), path
+            sizes.setdefault(path.absolute(), 1)
+    names: dict[Path, str] = {}
+    wanted = list(sizes)
+    while wanted:
+        names.update((file, "/".join(file.parts[-sizes[file] :])) for file in wanted)
+        count = Counter(names.values())
+        wanted = [file for file, name in names.items() if count[name] > 1 and sizes[file] < len(file.parts)]
+        for file in wanted:
+            sizes[file] += 1
+    return [(printable(name), file) for file, name in names.items()]
+
+
+def _below(folder: Path, gaps: list[Gap], unreadable: list[Gap]) -> Iterator[Path]:
+    """The files of a folder and its folders. A link to a folder is not followed: it may lead back."""
+    inside, folders = folder.resolve(), [folder]
+    while folders:
+        at = folders.pop()
+        try:
+            entries = list(os.scandir(at))
+        except OSError as error:
+            unreadable.append(Gap(source=printable(str(at.relative_to(folder))), reason=_why(at, error)))
+            continue
+        for entry in entries:
+            path = at / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+            elif not _is_folder(path):
+                if entry.name != MANIFEST:
+                    yield path
+            elif not path.resolve().is_relative_to(inside):
+                gaps.append(Gap(source=printable(str(path.relative_to(folder))), reason="a link to a folder; not read"))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> list[Gap]:
@@ -147,8 +205,8 @@ def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> lis
 # --- looking at one file ------------------------------------------------------------------------------------------
 
 
-def _look(name: str, path: Path) -> _Look | Gap:
-    if path.exists() and not path.is_file():
+def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap:
+    if not stat.S_ISREG(path.stat().st_mode):
         return Gap(source=name, reason="no regular file; not read")
     lines = head_lines(path, SAMPLE_LINES)
     text = "\n".join(lines)
@@ -173,14 +231,14 @@ def _look(name: str, path: Path) -> _Look | Gap:
     for line in tail_lines(path, TAIL_BYTES) if len(lines) == SAMPLE_LINES else ():
         if line not in head:
             times.add(parse_line(line))
-    layout, tokens = layout_of(name), words_of(name)
+    tokens = words_of(name)
     is_kernel = kernel * 3 >= len(lines) or (
         bool(tokens & KERNEL_NAMES) and layout.rank is None and layout.local_rank is None and "job" not in tokens
     )
     return _Look(
         name=name, path=path, kind="kernel" if lines and is_kernel else "application",
         kmsg=bool(lines) and kmsg * 2 > len(lines), lines=len(lines), nodes=nodes, times=times, layout=layout,
-        objects=objects, text=text,
+        objects=objects, said=hosts.intersection(_WORD.findall(text)),
     )  # fmt: skip
 
 
@@ -216,7 +274,7 @@ _Placed = dict[str, list[tuple[_Look, str]]]
 
 def _placed(looks: list[_Look], manifest: Manifest, default_node: str | None) -> _Placed:
     """The files of each reporter, each with its node (empty where it is of many, or of none that is known)."""
-    said = {word for look in looks for word in _WORD.findall(look.text)}
+    said = set[str]().union(*(look.said for look in looks))
     placed: _Placed = {}
     for look in looks:
         stated = manifest.files.get(look.name, FileFacts())

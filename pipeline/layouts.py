@@ -1,6 +1,7 @@
 """What the path of a log says: node, rank, job and attempt, by how launchers and schedulers name their files."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -121,8 +122,18 @@ def words_of(name: str) -> set[str]:
     return set(re.split(r"[._/-]", name.lower()))
 
 
+def possible_hosts(path: str) -> Iterator[str]:
+    """All words of a path that `host_in` may take for a host."""
+    *folders, file = path.split("/")
+    for piece in (*folders, *file.split(".")):
+        yield from _candidates(piece)
+
+
 def host_in(path: str, said: set[str]) -> str | None:
-    """A host name in a path: one that some line mentions, else a folder that reads like one, else such a file name."""
+    """A host name in a path: one that some line mentions, else a folder that reads like one, else such a file name.
+
+    Of what lines mention `said` needs to have only what is among the `possible_hosts` of the path.
+    """
     *folders, file = path.split("/")
     pieces = [*(candidates for folder in reversed(folders) for candidates in (_candidates(folder),))]
     own = [_candidates(piece) for piece in file.split(".")]

@@ -21,6 +21,7 @@ All of it may be left out:
 """
 
 import calendar
+import os
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,16 +83,16 @@ def manifest_of(paths: list[Path]) -> Manifest:
     """What the folder or the folder of the files states; raises ManifestError where that cannot be used."""
     for path in paths:
         file = path / MANIFEST if path.is_dir() else path.parent / MANIFEST
-        if file.is_symlink() or file.exists():
+        if os.path.lexists(file):
             return _read_manifest(file)
     return Manifest()
 
 
 def _read_manifest(file: Path) -> Manifest:
     name = printable(str(file))
-    if not file.is_file():
-        raise ManifestError(f"{name}: no regular file; move it away, or write the manifest there")
     try:
+        if not file.is_file():
+            raise ManifestError(f"{name}: no regular file; move it away, or write the manifest there")
         manifest = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Manifest)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, OSError) as error:
         raise ManifestError(f"{name}: {error}") from None

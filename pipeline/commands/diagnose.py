@@ -8,7 +8,7 @@ import orjson
 import typer
 
 from pipeline.diagnose import Diagnosis, diagnose_plan
-from pipeline.folder import plan
+from pipeline.folder import missing_in, plan
 from pipeline.manifest import ManifestError
 from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
@@ -34,14 +34,14 @@ def diagnose(
 
     Examples: rootrank diagnose ./logs      rootrank diagnose ./logs --json      rootrank diagnose kern.log rank*.log
     """
-    missing = [path for path in paths if not path.exists()]
-    if missing:
-        typer.echo(f"rootrank: {missing[0]}: no such file or folder", err=True)
+    missing = missing_in(paths)
+    if missing is not None:
+        typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     try:
         folder = plan(paths, node=node or None)
     except ManifestError as error:
-        typer.echo(f"rootrank: {error}", err=True)
+        typer.echo(f"rootrank: {visible(str(error))}", err=True)
         raise typer.Exit(USAGE) from None
     progress = ReadingProgress(sum(len(node.sources) for node in folder.nodes))
     try:

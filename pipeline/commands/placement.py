@@ -10,7 +10,7 @@ import typer
 
 from pipeline.core.contradictions import gaps_of
 from pipeline.core.placement import Known, PlacementMap
-from pipeline.folder import plan
+from pipeline.folder import missing_in, plan
 from pipeline.manifest import ManifestError
 from pipeline.placements import JobMap, Placements, placements
 from pipeline.report.words import visible
@@ -38,14 +38,14 @@ def placement(
 
     Examples: rootrank placement ./logs      rootrank placement ./logs --json
     """
-    missing = [path for path in paths if not path.exists()]
-    if missing:
-        typer.echo(f"rootrank: {missing[0]}: no such file or folder", err=True)
+    missing = missing_in(paths)
+    if missing is not None:
+        typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     try:
         folder = plan(paths, node=node or None)
     except ManifestError as error:
-        typer.echo(f"rootrank: {error}", err=True)
+        typer.echo(f"rootrank: {visible(str(error))}", err=True)
         raise typer.Exit(USAGE) from None
     found = placements(folder)
     if as_json:

@@ -12,7 +12,7 @@ import orjson
 import typer
 
 from pipeline.core.causes import Rule, RuleSet
-from pipeline.folder import FolderPlan, plan
+from pipeline.folder import FolderPlan, missing_in, plan
 from pipeline.logfiles import UnreadableFileError, lines, open_log
 from pipeline.manifest import ManifestError
 from pipeline.objects import object_lines
@@ -186,9 +186,9 @@ def unmatched_(
     Example: rootrank rules unmatched ./logs
     """
     known, _ = _loaded()
-    missing = [path for path in paths if not path.exists()]
-    if missing:
-        typer.echo(f"rootrank: {visible(str(missing[0]))}: no such file or folder", err=True)
+    missing = missing_in(paths)
+    if missing is not None:
+        typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     try:
         folder = plan(paths)
