@@ -1,10 +1,15 @@
 """`rootrank`: one command line, each command imported only when it is called."""
 
+import contextlib
+import errno
+import io
+import os
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -15,6 +20,8 @@ LOOK, OPERATE, DEVELOP = "Look", "Operate", "Develop"
 USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERNAL_ERROR: Final = 4
+# What the file that the output goes to may answer.
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,17 +158,49 @@ def _is_of_rules(error: Exception) -> bool:
     return True
 
 
-def main() -> None:
-    """Entry point. A crash is exit code 4 with its traceback, never a finding."""
+def _open_streams() -> None:
+    """What the caller closed is nothing to read and swallows what is written; no text is too rich for a stream."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Nobody takes what is left to write: without this the interpreter tries it again as it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run() -> None:
     try:
         build(_called(sys.argv[1:]))()
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _drop_output()
+
+
+def main() -> None:
+    """Entry point. A crash is exit code 4 with its traceback, never a finding."""
+    _open_streams()
+    try:
+        _run()
     except SystemExit:
         raise
     except BrokenPipeError:
+        _drop_output()
         raise SystemExit(0) from None
     except Exception as error:
         if _is_of_rules(error):
             raise SystemExit(USAGE) from None
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            _drop_output()
+            sys.stderr.write(f"rootrank: cannot write the output: {error.strerror}\n")
+            raise SystemExit(UNREACHABLE) from None
         traceback.print_exc()
         sys.stderr.write("rootrank: internal error; please report the lines above\n")
         raise SystemExit(INTERNAL_ERROR) from None

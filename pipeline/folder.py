@@ -27,6 +27,7 @@ from schemas.zones import zone_offset_s
 
 SAMPLE_LINES: Final = 400
 TAIL_BYTES: Final = 32 * 1024
+_ZEROS: Final = re.compile(r"\0{8,}")
 _WORD: Final = re.compile(r"[\w-]+")
 
 
@@ -149,13 +150,13 @@ def _why(path: Path, error: OSError) -> str:
 
 def _files(paths: list[Path], gaps: list[Gap], unreadable: list[Gap]) -> list[tuple[str, Path]]:
     """Every file once, with its name relative to the path given, in a fixed order. Two of one name get longer ones."""
+    given: dict[Path, Path] = {}
     sizes: dict[Path, int] = {}
     for path in paths:
-        if path.is_dir():
-            for file in sorted(_below(path, gaps, unreadable)):
-                sizes.setdefault(file.absolute(), len(file.relative_to(path).parts))
-        else:
-            sizes.setdefault(path.absolute(), 1)
+        for file in sorted(_below(path, gaps, unreadable)) if path.is_dir() else (path,):
+            whole = file.absolute()
+            given.setdefault(whole, file)
+            sizes.setdefault(whole, max(1, len(file.relative_to(path).parts)))
     names: dict[Path, str] = {}
     wanted = list(sizes)
     while wanted:
@@ -164,7 +165,7 @@ def _files(paths: list[Path], gaps: list[Gap], unreadable: list[Gap]) -> list[tu
         wanted = [file for file, name in names.items() if count[name] > 1 and sizes[file] < len(file.parts)]
         for file in wanted:
             sizes[file] += 1
-    return [(printable(name), file) for file, name in names.items()]
+    return [(printable(name), given[file]) for file, name in names.items()]
 
 
 def _below(folder: Path, gaps: list[Gap], unreadable: list[Gap]) -> Iterator[Path]:
@@ -244,7 +245,9 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
 
 def _not_a_log(text: str, path: Path) -> str | None:
     """Why a file is not read as lines (yet), or None."""
-    head = text[:4096]
+    # Zeros stand where a writer had been before its file was cut, and where a machine died as it wrote.
+    plain = _ZEROS.sub("", text)
+    head = (plain if plain.strip("\n") else text)[:4096]
     odd = sum(character == "\ufffd" or (character < " " and character not in "\t\n\r\x1b") for character in head)
     if odd * 5 > len(head):
         return "binary file; this kind is not read yet"

@@ -14,12 +14,25 @@ _NOT_NAMES: Final = KERNEL_NAMES | frozenset(
         "output", "rank", "gz", "xz", "zst", "nccl", "debug", "alerts", "talos", "fabricmanager", "fm", "agent", "json",
         "node", "worker", "retry", "torchrun", "launcher", "trainer", "core", "empty", "elastic", "main", "nohup",
         "run", "script", "system", "host", "var", "pods", "containers", "tmp", "ray", "session", "latest", "error",
-        "none", "default",
+        "none", "default", "slurmd", "slurmctld", "slurmstepd", "kubelet", "containerd", "dockerd", "dcgm",
+        "journalctl",
     )
 )  # fmt: skip
-# Numbers, ranks, attempts and parts of a path are no hosts; a short GPU number is one only where a line says so.
+# Folders that hold files of anybody.
+_PLACES: Final = frozenset(
+    (
+        "docker", "k8s", "kubernetes", "lib", "home", "mnt", "data", "opt", "user", "users", "shared", "scratch",
+        "workspace", "results", "outputs", "experiments", "artifacts", "archive", "backup", "raw", "current",
+        "checkpoint", "checkpoints", "ckpt", "ranks", "nodes", "hosts", "jobs", "cluster", "slurm", "bmc", "ipmi", "ib",
+        "nvidia", "pytorch", "torch", "lightning_logs", "wandb", "tensorboard",
+    )
+)  # fmt: skip
+# Numbers, ranks, attempts, dates and the ids of containers are no hosts; a short GPU number is one only where a line
+# says so.
 _NOT_A_HOST: Final = re.compile(
-    r"(?:(?:attempt|rank|part|restart|default|local|epoch|step|train|job)[_.-]?)?\d*(?:_\d*)?"
+    r"(?:(?:attempt|rank|part|restart|default|local|epoch|step|train|job|version)[_.-]?)?\d*(?:_\d*)?"
+    r"|(?:19|20)\d\d[-_.]?(?:0\d|1[0-2])[-_.]?[0-3]\d(?:[-_.t]?[0-2]\d[-_.:]?[0-5]\d(?:[-_.:]?[0-5]\d)?z?)?"
+    r"|[\da-f]{20,64}|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}"
 )
 _GPU_NUMBER: Final = re.compile(r"gpu[_-]?\d")
 
@@ -162,15 +175,17 @@ def _only_if_said(name: str) -> bool:
 
 def _candidates(piece: str) -> list[str]:
     """Host names that a piece of a path may hold, the barest first."""
-    if _NOT_A_HOST.fullmatch(piece.lower()):
+    if piece.lower() in _PLACES or _NOT_A_HOST.fullmatch(piece.lower()):
         return []
     words = re.split(r"[-_]", piece)
-    kept = words
+    kept, first = words, 0
     while kept and (kept[0].lower() in _NOT_NAMES or kept[0].lower().startswith("torchelastic")):
+        first += len(kept[0]) + 1
         kept = kept[1:]
     while kept and kept[-1].lower() in _NOT_NAMES:
         kept = kept[:-1]
-    bare = piece[piece.find("-".join(kept)) :][: len("-".join(kept))] if kept else ""
+    # Words stand a character apart.
+    bare = piece[first : first + len("-".join(kept))]
     if not bare or _NOT_A_HOST.fullmatch(bare.lower()):
         return [piece] if len(words) > 1 and kept and words[0].lower() == "node" else []
     if words[0].lower() == "node" and len(bare) < 3:

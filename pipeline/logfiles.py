@@ -3,6 +3,7 @@
 import gzip
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from schemas.selecting import BLOCK_BYTES
 # Of lines without an end so much is looked at to tell what a file is: some files are one line of many gigabytes.
 HEAD_BYTES: Final = 16 * 1024 * 1024
 _HEAD_LINE_BYTES: Final = 8 * 1024
+BUFFER_BYTES: Final = 256 * 1024
 # So little at once that no more comes of it than memory holds: a few bytes may stand for 128 KiB.
 PRESSED_BYTES: Final = 1024
 _MAGIC: Final[dict[bytes, str]] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -37,7 +39,9 @@ def open_log(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             head = file.read(6)
             file.seek(0)
-            yield _decompressed(file, head)
+            size = os.fstat(file.fileno()).st_size
+            # What the kernel makes up as it is read has no size.
+            yield _decompressed(io.BufferedReader(_AsItIs(file, size), BUFFER_BYTES) if size else file, head)
     except BROKEN as error:
         raise UnreadableFileError(f"{printable(str(path))}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -51,6 +55,23 @@ def _decompressed(file: IO[bytes], head: bytes) -> IO[bytes]:
     if kind == "zstd":
         return io.BufferedReader(_Zstd(file))
     return file
+
+
+class _AsItIs(io.RawIOBase):
+    """A file up to the size that it has now: one that grows as fast as it is read would never end."""
+
+    def __init__(self, file: io.BufferedReader, size: int) -> None:
+        self._file, self._left = file, size
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """As RawIOBase says."""
+        size = self._file.readinto(memoryview(buffer)[: self._left])
+        self._left -= size
+        return size
 
 
 class _Pieces(io.RawIOBase):

@@ -4,6 +4,9 @@ import gzip
 import json
 import os
 import random
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +122,20 @@ def test_a_folder_whose_own_name_is_not_utf8_is_read(logs: Path) -> None:
     folder = logs.rename(os.fsdecode(os.fsencode(logs.parent) + b"/l\xe9gs"))
 
     assert run(folder, "--json").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code", "says"),
+    [
+        ("> /dev/full", 3, "rootrank: cannot write the output: No space left on device"),
+        (">&-", 1, ""),
+        ("<&-", 1, ""),
+        ("2>&-", 1, ""),
+    ],
+)
+def test_a_full_or_closed_stream_is_no_crash(logs: Path, redirect: str, code: int, says: str) -> None:
+    done = subprocess.run(
+        f"{shlex.quote(sys.executable)} -m pipeline diagnose {shlex.quote(str(logs))} {redirect}",
+        shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.strip()) == (code, says)

@@ -11,6 +11,7 @@ import zstandard
 
 from pipeline.diagnose import diagnose
 from pipeline.folder import FolderPlan, NodePlan, plan
+from pipeline.logfiles import open_log
 from pipeline.manifest import ManifestError
 from pipeline.reader import records
 from schemas.lines import MAX_LINE_BYTES
@@ -290,6 +291,25 @@ def test_a_file_of_a_kind_that_is_not_read_is_named_in_the_gaps(tmp_path: Path, 
     found = plan([_write(_two_nodes(tmp_path), {f"gx-02/{name}": content})])
 
     assert [gap.source for gap in found.gaps] == [f"gx-02/{name}"]
+
+
+@pytest.mark.parametrize("where", ["before", "within", "after"])
+def test_zeros_in_a_log_that_was_cut_or_whose_machine_died_do_not_hide_its_lines(tmp_path: Path, where: str) -> None:
+    line, zeros = KERN.format(node="gx-02", text=XID), "\0" * 4_000
+    content = {"before": zeros + line, "within": line + zeros + "\n" + line, "after": line + zeros}[where]
+    found = plan([_write(tmp_path, {"gx-02/kern.log": content})])
+
+    assert found.gaps == []
+    assert any(XID in read.body for read in _lines(found))
+
+
+def test_a_file_that_grows_as_it_is_read_is_read_to_where_it_ended_when_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "kern.log"
+    path.write_text("one\n")
+    with open_log(path) as file:
+        with path.open("a") as writer:
+            writer.write("two\n")
+        assert file.read() == b"one\n"
 
 
 def test_a_folder_with_nothing_to_read_says_so(tmp_path: Path) -> None:

@@ -130,6 +130,8 @@ def test_the_folders_of_torchrun_give_local_rank_and_attempt(tmp_path: Path) -> 
         ("gpu01/session_latest/logs/raylet.out", "gpu01"), ("attempt_0/3/stderr.log", ""), ("1/rank.3/stderr", ""),
         (f"var/log/pods/ml_train-worker-0_{UID}/pytorch/0.log", ""), ("slurm-424242.out", ""),
         ("424242/424242_3_log.err", ""), ("train-worker-0.log", ""),
+        ("2026-11-03/rank_3.log", ""), ("20261103-041500/train.log", ""), ("checkpoints/train.log", ""),
+        (f"containers/{'0f3a' * 16}/train.log", ""), ("slurm-gpu01/slurmd.log", "gpu01"),
     ],
 )  # fmt: skip
 def test_the_node_is_the_one_that_the_layout_or_a_folder_above_it_names(name: str, node: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pipeline.commands.services import DEFAULT_BOOTSTRAP, Bootstrap
 from pipeline.folder import plan
 from pipeline.manifest import ManifestError
 from pipeline.replay import Replay, ReplayError, Settings, Status, is_run_id, new_run_id, work_dir
+from pipeline.report.words import visible
 
 USAGE, UNREADABLE = 2, 3
 SAY_EVERY_S: Final = 10.0
@@ -38,17 +39,17 @@ def replay(
         typer.echo(f"rootrank: --run-id {run_id!r}: use letters, digits, '.', '_' and '-'", err=True)
         raise typer.Exit(USAGE)
     if not path.exists():
-        typer.echo(f"rootrank: {path}: no such folder", err=True)
+        typer.echo(f"rootrank: {visible(str(path))}: no such folder", err=True)
         raise typer.Exit(UNREADABLE)
     try:
         folder = plan([path])
     except ManifestError as error:
-        typer.echo(f"rootrank: {error}", err=True)
+        typer.echo(f"rootrank: {visible(str(error))}", err=True)
         raise typer.Exit(USAGE) from None
     for gap in (*folder.gaps, *folder.unreadable):
-        typer.echo(f"rootrank: not replayed: {gap.source}: {gap.reason}", err=True)
+        typer.echo(f"rootrank: not replayed: {visible(f'{gap.source}: {gap.reason}')}", err=True)
     if not folder.nodes:
-        typer.echo(f"rootrank: {path}: no log to replay", err=True)
+        typer.echo(f"rootrank: {visible(str(path))}: no log to replay", err=True)
         raise typer.Exit(UNREADABLE)
     settings = Settings(
         bootstrap=kafka, work_dir=work_dir(), run_id=run_id or new_run_id(),

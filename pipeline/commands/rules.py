@@ -162,7 +162,7 @@ def explain_(
     tail -3 kern.log | rootrank rules explain --json
     """
     known, _ = _loaded()
-    texts = [line] if line is not None else _standard_input()
+    texts = (line,) if line is not None else _standard_input()
     unread = False
     for text in texts:
         said = explain(text, known)
@@ -222,11 +222,11 @@ def _lines_of(folder: FolderPlan, broken: list[str]) -> Iterator[RawLine]:
             broken.append(str(error))
 
 
-def _standard_input() -> list[str]:
+def _standard_input() -> Iterator[str]:
     if sys.stdin.isatty():
         typer.echo("rootrank: give a line as an argument, or lines on standard input", err=True)
         raise typer.Exit(USAGE)
-    return [body_of(data.rstrip(b"\n"))[0] for data in sys.stdin.buffer]
+    yield from (body_of(data)[0] for _, data, _ in lines(sys.stdin.buffer))
 
 
 def _loaded() -> tuple[SignalSet, RuleSet]:

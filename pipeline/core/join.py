@@ -23,6 +23,10 @@ from schemas.vocabulary import QUIET_CLASSES
 FORGET_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 
 
+# By run, whether the verdict is a node's, and the lines on which it rests: how well the best job's verdict tells it.
+_Best = dict[tuple[str, bool, frozenset[str]], tuple[int, str] | None]
+
+
 class Standing(Struct, kw_only=True):
     """The last verdict of one investigation and entity, and what was published of it."""
 
@@ -98,10 +102,11 @@ class Join:
         else:
             known = self._state.standing[name] = Standing(verdict=record, said_ns=now_ns)
         touched |= self._index(name, known.verdict)
+        best: _Best = {}
         return [
             Output(topic=topics.INCIDENTS.name, key=f"{standing.run}{incident.incident_id}".encode(), record=incident)
             for standing in (self._state.standing[other] for other in sorted(touched))
-            if (incident := self._publish(standing, now_ns)) is not None
+            if (incident := self._publish(standing, now_ns, best)) is not None
         ]
 
     # --- who shares a line with whom ------------------------------------------------------------------------------
@@ -137,8 +142,8 @@ class Join:
 
     # --- what is published ----------------------------------------------------------------------------------------
 
-    def _publish(self, standing: Standing, now_ns: int) -> Incident | None:
-        incident = self._incident(standing)
+    def _publish(self, standing: Standing, now_ns: int, best: _Best) -> Incident | None:
+        incident = self._incident(standing, best)
         if incident is None:
             return None
         said = content_hash(incident)
@@ -149,21 +154,28 @@ class Join:
         standing.detected_at = standing.detected_at or (rfc3339(now_ns) if now_ns else None)
         return msgspec.structs.replace(incident, revision=standing.revision, detected_at=standing.detected_at)
 
-    def _incident(self, standing: Standing) -> Incident | None:
+    def _incident(self, standing: Standing, best: _Best) -> Incident | None:
         incident = standing.verdict.incident
         if not isinstance(incident, Incident) or (standing.is_quiet and standing.revision == 0):
             return None
         if standing.is_quiet:
             return msgspec.structs.replace(incident, state="retracted")
-        above = self._superseding(standing)
+        above = self._superseding(standing, best)
         if above is not None:
             return msgspec.structs.replace(incident, state="superseded", superseded_by=above)
         return msgspec.structs.replace(incident, jobs=self._jobs(standing, incident))
 
-    def _superseding(self, standing: Standing) -> str | None:
+    def _superseding(self, standing: Standing, best: _Best) -> str | None:
         """The verdict that speaks for this one too: a job's over a node's; of several jobs the one that tells most."""
-        better = [other.verdict for other in self._sharing(standing) if _speaks_for(other, standing)]
-        return min(better, key=_told).verdict_id if better else None
+        verdict = standing.verdict
+        is_node = keys.is_node_key(verdict.job_key, standing.run)
+        # Hundreds of jobs may rest on one line of their node: who tells most is worked out once for all of them.
+        group = (standing.run, is_node, frozenset(verdict.root_events))
+        if group not in best:
+            jobs = (other for other in (*self._sharing(standing), standing) if _may_speak_for(other, standing))
+            best[group] = min((_told(other.verdict) for other in jobs), default=None)
+        told = best[group]
+        return told[1] if told is not None and (is_node or told < _told(verdict)) else None
 
     def _jobs(self, standing: Standing, incident: Incident) -> list[Job]:
         """The jobs of every verdict that rests on the same line."""
@@ -175,14 +187,14 @@ class Join:
         return [jobs[name] for name in sorted(jobs)]
 
 
-def _speaks_for(other: Standing, standing: Standing) -> bool:
+def _may_speak_for(other: Standing, standing: Standing) -> bool:
+    """Whether the other one is a job's and, where this one is a job's too, rests on a line of it."""
     run, verdict = standing.run, standing.verdict
     if keys.is_node_key(other.verdict.job_key, run):
         return False
     if keys.is_node_key(verdict.job_key, run):
         return True
-    shares_root = bool(set(verdict.root_events) & set(other.verdict.root_events))
-    return shares_root and _told(other.verdict) < _told(verdict)
+    return bool(set(verdict.root_events) & set(other.verdict.root_events))
 
 
 def _told(verdict: Verdict) -> tuple[int, str]:

@@ -158,6 +158,19 @@ def test_two_jobs_that_rest_on_the_same_line_are_one_incident_with_both_jobs() -
     assert [job.job_id for job in said["a"].jobs] == ["1", "2"]
 
 
+def test_of_many_jobs_on_one_line_one_speaks_for_all_whenever_it_comes() -> None:
+    join = Join()
+    said = {
+        incident.incident_id: incident
+        for n in range(20)
+        for incident in _apply(join, _verdict(f"v{(n * 7 + 3) % 20:02}", key=f"{CLUSTER}/{n}/0", jobs=[str(n)]))
+    }
+    assert {name: incident.superseded_by for name, incident in said.items() if incident.state == "superseded"} == {
+        f"v{n:02}": "v00" for n in range(1, 20)
+    }
+    assert len(said["v00"].jobs) == 20
+
+
 def test_two_jobs_that_fail_at_once_on_different_lines_stay_two_incidents() -> None:
     join = Join()
     said = _apply(join, _verdict("a", jobs=["1"]), _verdict("b", key=f"{CLUSTER}/2/0", jobs=["2"], roots=["line-2"]))
