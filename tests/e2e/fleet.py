@@ -90,7 +90,9 @@ class Fleet:
         """Every record of a topic, decoded; what is not a record is left out."""
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
         try:
-            places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+            # A busy broker may be slow to say it: a topic whose partitions are unknown is not an empty one.
+            numbers = until(lambda: consumer.partitions_for_topic(topic), what=f"the partitions of {topic}")
+            places = [TopicPartition(topic, number) for number in numbers]
             consumer.assign(places)
             consumer.seek_to_beginning(*places)
             ends = consumer.end_offsets(places)
