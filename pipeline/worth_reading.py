@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO, Final, NamedTuple
 
+from pipeline.core.parse import parse_line
 from pipeline.logfiles import BROKEN, Block, blocks
 from schemas.documents import FIRST_BYTES, FOLLOW_BYTES, opens
 from schemas.selecting import BLOCK_BYTES, Selected, Selector, Span
@@ -16,7 +17,10 @@ END_BYTES: Final = 64 * 1024
 # A line without a stamp was written after the last one with a stamp: so far back it is looked for.
 LOOK_BACK_LINES: Final = 64
 _HEAD_BYTES: Final = 160
-_STAMP: Final = re.compile(rb"\d\d:\d\d:\d\d|\d{1,10}\.\d{6}|\d{10}")
+# No address, and no loss with six digits.
+_STAMP: Final = re.compile(rb"\d\d:\d\d[:\]]|\[ {0,11}\d{1,9}\.\d{6}|\b\d{10}")
+# So much of a line holds all of its prefixes.
+_PREFIX_BYTES: Final = 1_024
 
 
 class ReadLine(NamedTuple):
@@ -140,6 +144,11 @@ def _with_stamps(data: bytes, spans: list[Span]) -> Iterator[Span]:
         read_through = end + 1
 
 
+def _is_dated(line: bytes) -> bool:
+    parsed = parse_line(line[:_PREFIX_BYTES].decode("utf-8", "replace"))
+    return parsed.stamp is not None or parsed.boot_ns is not None
+
+
 def _dated_before(data: bytes, before: int, floor: int) -> Span | None:
     end = before - 1
     for _ in range(LOOK_BACK_LINES):
@@ -148,7 +157,7 @@ def _dated_before(data: bytes, before: int, floor: int) -> Span | None:
         start = data.rfind(b"\n", 0, end) + 1
         if start < floor:
             return None
-        if _STAMP.search(data, start, min(end, start + _HEAD_BYTES)):
+        if _STAMP.search(data, start, min(end, start + _HEAD_BYTES)) and _is_dated(data[start:end]):
             return start, end
         end = start - 1
     return None
