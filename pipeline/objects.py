@@ -14,6 +14,7 @@ from schemas.names import printable
 
 # A document has to be in memory as a whole.
 MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_OBJECTS: Final = 1_000_000
 _BETWEEN: Final = " \t\r\n,[]\ufeff"
 _DECODER: Final = json.JSONDecoder()
 
@@ -45,6 +46,18 @@ def object_lines(path: Path) -> tuple[ObjectLine, ...]:
         UnreadableFileError: the file cannot be opened or decompressed.
 
     """
+    return _of(path)[0]
+
+
+def too_much(path: Path) -> str | None:
+    """What to say of a document that has more than `object_lines` gives."""
+    if not _of(path)[1]:
+        return None
+    limit = f"the first {MAX_BYTES >> 20} MiB and {MAX_OBJECTS:,} objects"
+    return f"{printable(str(path))}: of one JSON document only {limit} are read; write one object a line"
+
+
+def _of(path: Path) -> tuple[tuple[ObjectLine, ...], bool]:
     try:
         stat = path.stat()
     except OSError as error:
@@ -52,18 +65,22 @@ def object_lines(path: Path) -> tuple[ObjectLine, ...]:
     return _object_lines(path, stat.st_size, stat.st_mtime_ns)
 
 
-@lru_cache(maxsize=4)
-def _object_lines(path: Path, _size: int, _changed_ns: int) -> tuple[ObjectLine, ...]:
+@lru_cache(maxsize=1)
+def _object_lines(path: Path, _size: int, _changed_ns: int) -> tuple[tuple[ObjectLine, ...], bool]:
     with open_log(path) as stream:
-        # Bytes that are no UTF-8 count as one each.
-        text = stream.read(MAX_BYTES).decode("utf-8", "surrogateescape")
+        data = stream.read(MAX_BYTES)
+        is_cut = bool(stream.read(1))
+    # Bytes that are no UTF-8 count as one each.
+    text = data.decode("utf-8", "surrogateescape")
     lines, at, offset, line_no = list[ObjectLine](), 0, 0, 1
     for start, record in _records(text):
+        if len(lines) == MAX_OBJECTS:
+            return tuple(lines), True
         between = text[at:start]
         at, offset = start, offset + len(between.encode("utf-8", "surrogateescape"))
         line_no += between.count("\n")
         lines.append(ObjectLine(line_no, offset, _encoded(record)))
-    return tuple(lines)
+    return tuple(lines), is_cut
 
 
 def _encoded(record: dict[str, Any]) -> str:

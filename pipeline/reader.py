@@ -8,7 +8,7 @@ from msgspec import Struct
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.logfiles import UnreadableFileError, open_log
-from pipeline.objects import object_lines
+from pipeline.objects import object_lines, too_much
 from pipeline.worth_reading import worth_reading
 from schemas import signals
 from schemas.lines import MAX_LINE_BYTES, body_of
@@ -85,6 +85,8 @@ def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLin
                 seq=number, source=source.name, generation="0", offset=offset, line_no=line_no,
                 body=text[:MAX_LINE_BYTES], truncated=len(text) > MAX_LINE_BYTES,
             )  # fmt: skip
+        if (said := too_much(source.path)) is not None:
+            raise UnreadableFileError(said)
         return
     with open_log(source.path) as stream:
         after_block = partial(on_read, source.name) if on_read is not None else None

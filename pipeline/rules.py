@@ -55,5 +55,5 @@ def load_rules() -> RuleSet:
 def _convert(name: str, text: str, shape: type[_T]) -> _T:
     try:
         return msgspec.convert(tomllib.loads(text), shape)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
         raise RuleFileError(f"{name}: {error}") from None

@@ -19,6 +19,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
+from schemas.names import printable
+
 _T = TypeVar("_T")
 
 # Words of so many harmless lines that they would make poor keys.
@@ -36,6 +38,7 @@ _WORD_BYTES: Final = bytes(b if chr(b).isalnum() or b == 0x5F or b > 0x7F else 0
 
 # The environment variable that names the folder of a site's own signal and cause files.
 SITE_RULES: Final = "ROOTRANK_RULES"
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
 class SignalFileError(ValueError):
@@ -58,9 +61,28 @@ def site_files(kind: str) -> list[tuple[str, bytes]]:
     named = os.environ.get(SITE_RULES)
     if not named:
         return []
-    if not Path(named).is_dir():
-        raise SignalFileError(f"{named}: no such folder; {SITE_RULES} names the folder of your signals/ and causes/")
-    return [(path.stem, path.read_bytes()) for path in sorted(Path(named, kind).glob("*.toml"))]
+    folder = Path(named, kind)
+    try:
+        if not Path(named).is_dir():
+            raise SignalFileError(
+                f"{named}: no such folder; {SITE_RULES} names the folder of your signals/ and causes/"
+            )
+        # Editors leave hidden files beside what is being written.
+        paths = [path for path in sorted(folder.iterdir()) if path.suffix == ".toml" and path.name[:1] != "."]
+        return [(printable(path.stem), _content(path)) for path in paths]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SignalFileError(f"{folder}: {error.strerror}") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
+            raise SignalFileError(f"{path}: no regular file of at most {MAX_FILE_BYTES >> 20} MiB")
+        return path.read_bytes()
+    except OSError as error:
+        raise SignalFileError(f"{path}: {error.strerror}") from error
 
 
 def digest(contents: Mapping[str, bytes]) -> str:
@@ -76,7 +98,7 @@ def parse_toml(name: str, content: bytes) -> dict[str, Any]:
     """Decode one pattern file; raises SignalFileError with the line of the mistake."""
     try:
         return tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SignalFileError(f"{name}.toml: not valid TOML: {error}") from error
 
 
@@ -95,7 +117,7 @@ def compile_pattern(where: str, pattern: str) -> re.Pattern[str]:
     """Compile one pattern (ASCII classes); raises SignalFileError that says where it stands."""
     try:
         return re.compile(pattern, re.ASCII)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise SignalFileError(f"{where}: not a regular expression: {error}") from error
 
 

@@ -469,6 +469,7 @@ class NodeProgress(Record, frozen=True, kw_only=True, tag="node_progress"):
 
     `node` is empty where the reporter speaks only of others (a job's output on a login node). `kinds` says per source
     kind whether any source of it is on. `excluded`: why this node cannot hold the watermark (its clock).
+    `as_of_unix_nano`: broker time of the message that told it, so that what is said again later is known as old.
     """
 
     run: Run
@@ -478,6 +479,7 @@ class NodeProgress(Record, frozen=True, kw_only=True, tag="node_progress"):
     job_key: str
     node: str
     through_unix_nano: int
+    as_of_unix_nano: int = 0
     excluded: str = ""
     ended: bool = False
     kinds: dict[str, SourceState] = {}

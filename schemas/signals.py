@@ -42,6 +42,7 @@ HEAD_CHARS: Final = 4096
 TAIL_CHARS: Final = 2048
 
 _INT_FIELDS: Final = frozenset({"gpu_index", "rank", "local_rank", "pid"})
+_NUMBERS: Final = ("int", "pid")
 NOBODY: Final = Entity()
 SITE: Final = "site/"
 _EVENT_NAME: Final = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+")
@@ -554,6 +555,10 @@ def _check_names(where: str, signal: Signal, groups: set[str], overrides: Mappin
     fields = {f.name for f in msgspec.structs.fields(Entity)}
     if not set(signal.subject) <= fields:
         raise SignalFileError(f"{where}: subject: {sorted(set(signal.subject) - fields)} is not an Entity field")
+    for group, kind in signal.types.items():
+        numbers = [name for name in _INT_FIELDS if signal.subject.get(name) == signal.renames.get(group, group)]
+        if numbers and kind not in _NUMBERS:
+            raise SignalFileError(f"{where}: subject: {numbers[0]} is a number, so types.{group} is one of {_NUMBERS}")
     # A line that takes a block may name what the block brings.
     if signal.takes is None:
         missing = (set(signal.subject.values()) | set(overrides)) - groups
@@ -570,6 +575,8 @@ def _check_words(where: str, signal: Signal, overrides: Mapping[str, Mapping[str
         raise SignalFileError(f"{where}: label: {sorted(labels - LABELS)}; use one of {sorted(LABELS)}")
     if not scopes <= SCOPES:
         raise SignalFileError(f"{where}: scope: {sorted(scopes - SCOPES)}; use one of {sorted(SCOPES)}")
+    if not all(map(words, signal.hints)) or not all(signal.parts):
+        raise SignalFileError(f"{where}: hints/parts: each hint needs a letter or a digit, and no part is empty")
     if not (signal.hints or signal.parts):
         raise SignalFileError(f"{where}: hints: at least one literal is needed")
     if not signal.matches or len(signal.misses) < 2:

@@ -11,7 +11,7 @@ from pipeline import logfiles, worth_reading
 from pipeline.core.align import NodeFold
 from pipeline.core.parse import parse_line
 from pipeline.folder import plan
-from pipeline.objects import object_lines
+from pipeline.objects import object_lines, too_much
 from pipeline.reader import records
 from schemas import signals
 from schemas.documents import FOLLOW_BYTES, load_forms
@@ -222,6 +222,15 @@ def test_offsets_are_in_bytes(tmp_path: Path) -> None:
     first, second = object_lines(folder / "app.json")
     assert text.encode()[second.offset :].startswith(b'{"message": "Val')
     assert (first.offset, first.line_no, second.line_no) == (1, 1, 1)
+
+
+def test_a_document_of_too_many_objects_is_read_to_the_limit_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.objects.MAX_OBJECTS", 2)
+    folder = _write(tmp_path, {"app.json": json.dumps([{"message": ERROR}] * 3)})
+    assert len(object_lines(folder / "app.json")) == 2
+    assert "only" in (too_much(folder / "app.json") or "")
 
 
 @pytest.mark.parametrize("odd", [b"\\ud800", b"\xff", b"\xed\xa0\x80"])

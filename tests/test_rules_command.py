@@ -138,6 +138,10 @@ def test_a_sites_signal_with_the_id_of_a_shipped_one_replaces_it(site: Path) -> 
     [
         (('scope = "rank"', 'scope = "planet"'), ["ours.toml", "site.watchdog", "scope"]),
         (('types = { rank = "int" }', ""), ["ours.toml", "site.watchdog", "types"]),
+        (
+            ('types = { rank = "int" }', 'types = { rank = "text" }\nsubject = { rank = "rank" }'),
+            ["ours.toml", "site.watchdog", "types.rank"],
+        ),
         (("order = 1", 'order = "first"'), ["ours.toml", "order"]),
         (('role = "cause"', 'rôle = "cause"'), ["ours.toml"]),
     ],
@@ -151,6 +155,16 @@ def test_a_site_file_with_a_mistake_is_refused_with_file_id_and_field(
     assert "Traceback" not in said.stderr
     for text in named:
         assert text in said.stderr
+
+
+def test_hidden_files_of_editors_are_no_rules_and_a_folder_named_like_one_is_refused(site: Path) -> None:
+    (site / "signals" / ".#ours.toml").write_text("not TOML at all [")
+    assert rules("test", "site.watchdog", site=site).returncode == 0
+    (site / "signals" / "more.toml").mkdir()
+    said = rules("test", "site.watchdog", site=site)
+    assert said.returncode == 2
+    assert "more.toml" in said.stderr
+    assert "Traceback" not in said.stderr
 
 
 def test_an_example_that_does_not_match_fails_the_test_with_its_place(site: Path) -> None:

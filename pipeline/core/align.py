@@ -167,17 +167,17 @@ class NodeFold:
         if out.placed:
             outputs.extend(self._publish_placement(batch))
         if out.new_jobs and state.progress:
-            outputs.extend(self._node_progress(state.progress, out.new_jobs))
+            outputs.extend(self._node_progress(state.progress, out.new_jobs, out.now_ns))
         state.closing.extend(out.closed)
-        return [*outputs, *self._close()]
+        return [*outputs, *self._close(out.now_ns)]
 
-    def _close(self) -> list[Output]:
+    def _close(self, now_ns: int) -> list[Output]:
         """Tell what is over here that no more will come; at the next progress where none is known yet."""
         state = self._state
         if not state.closing or state.progress is None:
             return []
         closing, state.closing = state.closing, []
-        return self._node_progress(msgspec.structs.replace(state.progress, ended=True), closing)
+        return self._node_progress(msgspec.structs.replace(state.progress, ended=True), closing, now_ns)
 
     def _event_batch(
         self, batch: RawBatch, key: str, events: list[Event], gaps: list[Gap], *, backfill: bool
@@ -203,7 +203,8 @@ class NodeFold:
         reporting = (source.attributes.get("node", progress.reporter) for source in progress.sources)
         state.speaks_of_itself = state.speaks_of_itself or progress.reporter in reporting
         rest = self._rest(progress, now_ns)
-        return [*rest, *self._node_progress(progress, [*state.here.jobs, *state.node_keys]), *self._close()]
+        wanted = [*state.here.jobs, *state.node_keys]
+        return [*rest, *self._node_progress(progress, wanted, now_ns), *self._close(now_ns)]
 
     def _rest(self, progress: Progress, now_ns: int) -> list[Output]:
         """What the last lines of files began: once nothing more of it has come for a while."""
@@ -223,13 +224,13 @@ class NodeFold:
         late = [self._event_batch(state.last, key, said, [], backfill=True) for key, said in out.events.items()]
         return [*late, *(self._publish_placement(state.last) if out.placed else [])]
 
-    def _node_progress(self, progress: Progress, wanted: list[str]) -> list[Output]:
+    def _node_progress(self, progress: Progress, wanted: list[str], now_ns: int) -> list[Output]:
         fault = self._state.clock_fault
         record = NodeProgress(
             run=progress.run, run_id=progress.run_id, cluster=progress.cluster, reporter=progress.reporter, job_key="",
             node=progress.reporter if self._state.speaks_of_itself else "",
             # A source's claimed time never moves a watermark when its clock cannot be right.
-            through_unix_nano=0 if fault else times.read_through(progress),
+            through_unix_nano=0 if fault else times.read_through(progress), as_of_unix_nano=now_ns,
             excluded=f"the clock {fault}" if fault else "",
             ended=progress.ended, kinds=_kinds(progress.sources), sources=sorted(s.source for s in progress.sources),
         )  # fmt: skip

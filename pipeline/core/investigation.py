@@ -52,9 +52,10 @@ BOUT_NS: Final = 3_600 * SECOND_NS
 
 
 class NodeSeen(Struct, kw_only=True):
-    """How far one node has been read, and when it last said so (broker time, ns)."""
+    """How far one node has been read, as of when, and when it last spoke (broker time, ns)."""
 
     through_ns: int = 0
+    as_of_ns: int = 0
     ended: bool = False
     said_ns: int = 0
     kinds: dict[str, SourceState] = {}
@@ -175,6 +176,10 @@ class Investigation:
         state = self._state
         state.cluster, state.run, state.run_id = progress.cluster, progress.run, progress.run_id
         seen = state.reporters.setdefault(progress.reporter, NodeSeen())
+        if (progress.as_of_unix_nano, progress.ended) < (seen.as_of_ns, seen.ended):
+            # A worker that was killed says again what it said before.
+            return []
+        seen.as_of_ns = progress.as_of_unix_nano
         seen.is_node = seen.is_node or bool(progress.node)
         widened = seen.kinds != progress.kinds or seen.ended != progress.ended
         seen.through_ns = max(seen.through_ns, progress.through_unix_nano)
@@ -225,6 +230,9 @@ class Investigation:
         for verdict_id, (verdict, last_ns) in verdicts.items():
             last = state.published.get(verdict_id)
             settled = isinstance(verdict.incident, Incident) and verdict.incident.verdict == "settled"
+            if last and last.settled and not settled and _settled_hash(verdict) == last.content_hash:
+                # A reporter that speaks again opens nothing as long as it tells nothing new.
+                continue
             if last is None or last.withdrawn or last.content_hash != verdict.content_hash:
                 outputs.append(self._output(verdict, now_ns))
             self._settled_now = self._settled_now or (settled and not (last and last.settled))
@@ -372,6 +380,12 @@ def content_hash(incident: Incident) -> str:
     """A hash of what an incident says, without how it was delivered."""
     shape = msgspec.to_builtins(incident)
     return keys.digest(encode_shape({k: v for k, v in shape.items() if k not in DELIVERY_FIELDS}))
+
+
+def _settled_hash(verdict: Verdict) -> str:
+    """What the content hash of a provisional verdict would be, were it settled."""
+    assert isinstance(verdict.incident, Incident)
+    return content_hash(msgspec.structs.replace(verdict.incident, verdict="settled"))
 
 
 def encode_shape(shape: dict[str, object]) -> str:

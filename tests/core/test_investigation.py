@@ -242,6 +242,27 @@ def test_a_line_after_settling_revises() -> None:
     assert incident_of(late).class_ == "hardware/gpu_xid_79"
 
 
+def test_progress_that_is_said_again_after_a_kill_is_known_as_old() -> None:
+    investigation = _new()
+    _apply(investigation, event_batch("beta", 1, [lost_gpu("beta")]))
+    whole, ended = (
+        msgspec.structs.replace(node_progress("beta", END_NS, ended=is_end), as_of_unix_nano=T0 + SECOND * second)
+        for second, is_end in ((2, False), (3, True))
+    )
+    narrow = msgspec.structs.replace(node_progress("beta", T0), as_of_unix_nano=T0 + SECOND, kinds={})
+    _apply(investigation, narrow, whole, ended)
+    assert _apply(investigation, narrow, whole, ended, now_ns=T0 + 9 * SECOND) == []
+
+
+def test_a_reporter_that_speaks_again_and_tells_nothing_new_opens_no_settled_verdict() -> None:
+    investigation = _new()
+    *_, verdict = _apply(
+        investigation, event_batch("beta", 1, [lost_gpu("beta")]), node_progress("beta", T0, ended=True)
+    )
+    assert incident_of(verdict).verdict == "settled"
+    assert _apply(investigation, node_progress("beta", T0), now_ns=T0 + 9 * SECOND) == []
+
+
 def test_while_lines_pour_in_the_verdict_is_not_worked_out_for_each() -> None:
     investigation = _new()
     batches = [event_batch("beta", seq, [lost_gpu("beta", at_ns=T0 + seq)]) for seq in range(1, 51)]
