@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Chain, Resolved, Step, chains_of, link_of, step
-from pipeline.core.derived import derive, unheard_of
+from pipeline.core.derived import derive
+from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, order
 from pipeline.core.placement import PlacementMap

@@ -3,7 +3,9 @@
 import pytest
 
 from pipeline.core.chains import Chain, Resolved, chains_of
-from pipeline.core.derived import MAX_GAP, MAX_LATE_S, derive, unheard_of
+from pipeline.core.derived import derive
+from pipeline.core.derived.activities import MAX_LATE_S
+from pipeline.core.derived.ranks import MAX_GAP, unheard_of
 from pipeline.core.episodes import of_events
 from pipeline.core.placement import Facts, PlacementMap
 from pipeline.rules import load_rules

@@ -1,0 +1,96 @@
+"""Whom reports name, and who is out of step with the others."""
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from pipeline.core.chains import Resolved
+from pipeline.core.derived.scene import Changes, Scene, as_event
+from pipeline.core.order import canonical
+from schemas.records import Entity
+
+# Reports that name ranks which are missing or behind. Of more than so many nobody is the odd one.
+_NAMING: Final = {
+    "collective.desync": ("finished collective", "never joined any collectives"),
+    "torch.monitored_barrier": ("failed",),
+    "checkpoint.write_failed": (),
+}
+MAX_NAMED: Final = 4
+# The counts of one process group lie near each other; those of two groups need not.
+MAX_GAP: Final = 256
+# Lines about a collective that does not fit: the end that notices is not the end that is wrong.
+_NOTICED: Final = ("gloo.mismatch", "nccl.mismatch")
+
+
+def named(scene: Scene) -> Changes:
+    """Reports that name ranks are of these ranks, not of who reports."""
+    for name, kinds in _NAMING.items():
+        for item in scene.named(name):
+            attributes = item.episode.attributes
+            ranks = _numbers(attributes.get("ranks", ""))
+            if ranks and len(ranks) <= MAX_NAMED and (not kinds or attributes.get("what") in kinds):
+                yield id(item), [Resolved(episode=item.episode, subject=scene.rank(rank)) for rank in ranks]
+    for item in scene.named("python.exception"):
+        exhausted = _numbers(item.episode.attributes.get("exhausted_rank", ""))
+        if exhausted:
+            yield id(item), [Resolved(episode=item.episode, subject=scene.rank(exhausted[0]))]
+
+
+def odd_of_statements(scene: Scene) -> Changes:
+    """Of lines that set two ranks against each other, the rank that is in all of them; of one line nobody."""
+    items = scene.named("collective.mismatch")
+    pairs = set()
+    for item in items:
+        both = (item.episode.attributes.get("rank", ""), item.episode.attributes.get("other_rank", ""))
+        if all(one.isdecimal() for one in both):
+            pairs.add(frozenset(both))
+    shared = frozenset.intersection(*pairs) if pairs else frozenset()
+    odd = scene.rank(int(next(iter(shared)))) if len(pairs) > 1 and len(shared) == 1 else None
+    for item in items:
+        yield id(item), [Resolved(episode=item.episode, subject=odd or Entity())]
+
+
+def odd_of_waiters(scene: Scene) -> Changes:
+    """The one rank that waits in another collective than all others, which agree."""
+    first: dict[int, Resolved] = {}
+    for item in sorted(scene.named("nccl.watchdog.timeout"), key=lambda item: canonical(item.episode.first)):
+        if item.subject.rank is not None and item.episode.attributes.get("seq", "").isdecimal():
+            first.setdefault(item.subject.rank, item)
+    waits = {rank: _signature(item) for rank, item in first.items()}
+    counts = Counter(waits.values())
+    if len(counts) != 2 or len(waits) < 3 or min(counts.values()) != 1:
+        return
+    ((common, _), (single, _)) = counts.most_common()
+    if abs(int(common[0]) - int(single[0])) > MAX_GAP:
+        return
+    (rank,) = (rank for rank, wait in waits.items() if wait == single)
+    differ = f"{single[1]} number {single[0]}, the others {common[1]} number {common[0]}"
+    event = msgspec.structs.replace(
+        first[rank].episode.first, name="collective.mismatch", role="cause", label="software/collective_mismatch",
+        attributes={**first[rank].episode.attributes, "rank": str(rank), "differ": differ},
+    )  # fmt: skip
+    yield id(first[rank]), [as_event(first[rank], event, first[rank].subject)]
+
+
+def _signature(item: Resolved) -> tuple[str, str, str]:
+    attributes = item.episode.attributes
+    return attributes["seq"], attributes.get("op", ""), attributes.get("numel_in", "")
+
+
+def noticed(scene: Scene) -> Changes:
+    """Who notices that a collective does not fit is not who is wrong."""
+    for item in scene.named(*_NOTICED):
+        yield id(item), [Resolved(episode=item.episode, subject=Entity())]
+
+
+def unheard_of(reporters: set[int | None]) -> list[int]:
+    """Rank 0 where each of ranks 1 to n reports a stall and it does not: a job of any size has a rank 0."""
+    wanted = set(range(1, len(reporters) + 1))
+    return [0] if len(reporters) > 1 and reporters == wanted else []
+
+
+def _numbers(text: str) -> list[int]:
+    """Ranks of a list, "[3, 4]" or "3, 4"."""
+    parts = [part.strip() for part in text.strip("[] ").split(",")]
+    return sorted({int(part) for part in parts if part.isdecimal() and len(part) < 8})

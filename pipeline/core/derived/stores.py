@@ -1,0 +1,61 @@
+"""What a hung task waits for, and stores that answered again before anybody waited."""
+
+from typing import Final
+
+import msgspec
+
+from pipeline.core.chains import SECOND_NS, Resolved
+from pipeline.core.derived.scene import Changes, Scene, as_event
+from pipeline.core.order import lag_ns, order
+from schemas.records import Event
+
+# How long after the line about a hung task its stack is printed.
+STACK_S: Final = 60
+_BLOCKED_IN: Final = {
+    "storage/nfs_stall": "nfs", "storage/lustre_evict": "lustre", "storage/fs_stall": "file system",
+}  # fmt: skip
+
+
+def hung(scene: Scene) -> Changes:
+    """What the task that hangs waits for, by the stack under its line."""
+    stacks = scene.named("host.stack")
+    for task in scene.named("host.hung_task"):
+        near = {stack.episode.first.label for stack in stacks if _under(task, stack)}
+        found = next((words for label, words in _BLOCKED_IN.items() if label in near), None)
+        if found:
+            event = task.episode.first
+            event = msgspec.structs.replace(event, attributes={**event.attributes, "blocked_in": found})
+            yield id(task), [as_event(task, event, task.subject)]
+
+
+def _under(task: Resolved, stack: Resolved) -> bool:
+    """Whether the stack is printed under the line about the task."""
+    a, b = task.episode.first, stack.episode.first
+    if (a.node, a.source) != (b.node, b.source) or order(b, a) == "before":
+        return False
+    lag = lag_ns(a, b)
+    return lag is None or lag[0] <= STACK_S * SECOND_NS
+
+
+def over(scene: Scene) -> Changes:
+    """What was over before any rank began to wait led to nothing: such items are left out."""
+    stalls = scene.stalls
+    for item in scene.named("nfs.stall"):
+        ends = [one.episode.first for one in scene.named("nfs.ok") if _same_store(item, one)]
+        ends = [end for end in ends if order(item.episode.first, end) == "before"]
+        if stalls and ends and all(any(_began_after(end, stall) for end in ends) for stall in stalls):
+            yield id(item), []
+
+
+def _same_store(lost: Resolved, found: Resolved) -> bool:
+    a, b = lost.episode.first, found.episode.first
+    return a.node == b.node and a.attributes.get("server") == b.attributes.get("server")
+
+
+def _began_after(end: Event, stall: Resolved) -> bool:
+    """Whether the rank began to wait after it, as far as its line says for how long it had waited."""
+    lag = lag_ns(end, stall.episode.first)
+    ran_ms = stall.episode.attributes.get("ran_for_ms", "")
+    if lag is None or not ran_ms.isdecimal() or len(ran_ms) > 9:
+        return False
+    return lag[0] > int(ran_ms) * 1_000_000
