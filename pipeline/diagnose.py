@@ -63,7 +63,7 @@ def diagnose_plan(folder: FolderPlan, progress: ReadingProgress | None = None) -
 
 
 def _note(incident: Incident) -> Note:
-    first = incident.chain[0]
+    first = next((step for step in incident.chain if step.role != "context"), incident.chain[0])
     return Note(
         class_=incident.class_, why=incident.explanation, source=first.evidence.source,
         line_no=first.evidence.line_no, text=first.evidence.text,

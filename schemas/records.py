@@ -403,7 +403,7 @@ class Event(Part, frozen=True, kw_only=True):
     `lo_unix_nano` and `hi_unix_nano` bound the reference time. The line was written somewhere in
     [raw_ns, raw_ns + resolution_ns] on clock `clock_id`; readings of one clock compare exactly. Two lines of one
     source and generation are ordered by `offset`. `kernel` is the kernel's own stamp of the line, where there is one
-    beside. `inferred` names what of the time nobody states.
+    beside. `inferred` names what of the time nobody states. `prefix` stands before `body` in the line.
     """
 
     event_id: str
@@ -413,6 +413,7 @@ class Event(Part, frozen=True, kw_only=True):
     generation: str
     offset: int
     body: str
+    prefix: str = ""
     line_no: int | None = None
     source_kind: str = "application"
     clock_id: str = ""

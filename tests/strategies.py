@@ -138,6 +138,7 @@ def event(
     source: str = "log",
     offset: int = 0,
     rank: int | None = None,
+    local_rank: int | None = None,
     bus: str | None = None,
     pid: int | None = None,
     nic: str | None = None,
@@ -158,7 +159,7 @@ def event(
     shape = {
         "event_id": ident, "name": name, "node": node, "source": source, "generation": "0", "offset": offset,
         "body": f"{name} of {node}", "role": role, "count": count, "attributes": dict(attributes or {}),
-        "subject": Entity(node=node, rank=rank, pci_bus_id=bus, pid=pid, nic=nic), **timed,
+        "subject": Entity(node=node, rank=rank, local_rank=local_rank, pci_bus_id=bus, pid=pid, nic=nic), **timed,
     }  # fmt: skip
     return Event(**shape)  # type: ignore[arg-type]
 

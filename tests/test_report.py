@@ -54,7 +54,7 @@ def test_the_chain_shows_role_place_time_error_lag_address_and_text() -> None:
     assert "  1  root                  aur-g017 GPU 3\n     02:11:07.482 ± 820 µs  aur-g017/kern.log:8812\n" in text
     assert "cascade  +128 ms" in text
     assert "GPU has fallen off the bus." in text
-    assert "<- 1: rank 27 runs on this GPU and lost it (order certain)" in text
+    assert "after 1: rank 27 runs on this GPU and lost it (order certain)" in text
 
 
 def test_what_was_not_watched_is_said() -> None:

@@ -33,11 +33,15 @@ class Resolved(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One step of a chain and the step (index) it hangs on; the root hangs on nothing."""
+    """One step of a chain and the step (index) it hangs on; the root hangs on nothing.
+
+    `leads_to`: of context from before a step, that step.
+    """
 
     item: Resolved
     role: StepRole
     parent: int | None = None
+    leads_to: int | None = None
     why: str = ""
     order: EdgeOrder = "concurrent"
 

@@ -14,6 +14,9 @@ DEFAULT_WINDOW_S: Final = 60
 PROGRESS: Final = "context/progress"
 
 
+_LASTING: Final = ("cause", "intermediate")
+
+
 class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one."""
 
@@ -26,7 +29,8 @@ class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Episode(Struct, kw_only=True):
     """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence.
 
-    `last` is kept of marks of progress: what was still going on, or was finished, shows in the last one.
+    `last` is kept of marks of progress: what was still going on, or was finished, shows in the last one; and of faults
+    that repeat: the first and the last of them may say different things.
     """
 
     first: Event
@@ -129,8 +133,15 @@ def _merged(a: Episode, b: Episode) -> Episode:
         end_ns=max(a.end_ns, b.end_ns),
         count=a.count + b.count,
         event_ids=sorted({*a.event_ids, *b.event_ids})[:MAX_IDS],
-        last=max((one.last for one in (a, b) if one.last is not None), key=canonical, default=None),
+        last=_last_of(a, b),
     )
+
+
+def _last_of(a: Episode, b: Episode) -> Event | None:
+    """The last line of both, where it is worth keeping."""
+    if a.first.label != PROGRESS and a.first.role not in _LASTING:
+        return None
+    return max((event for one in (a, b) for event in (one.first, one.last) if event is not None), key=canonical)
 
 
 def bouts(episodes: list[Episode], gap_ns: int) -> list[list[Episode]]:

@@ -128,7 +128,10 @@ def _folded(conclusion: Conclusion) -> list[list[int]]:
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, step in enumerate(conclusion.steps):
         episode = step.item.episode
-        alike = (step.role, episode.name, episode.attributes.get("xid", ""), episode.attributes.get("exitcode", ""))
+        # What a kernel says of several devices are several facts.
+        device = (step.item.subject.pci_bus_id or "") if episode.first.source_kind == "kernel" else ""
+        exitcode, xid = episode.attributes.get("exitcode", ""), episode.attributes.get("xid", "")
+        alike = (step.role, episode.name, xid, exitcode, device)
         name = alike if step.role == "symptom" else (*alike, str(index))
         groups.setdefault(name, []).append(index)
     kept = sorted(groups.values(), key=lambda group: _KEEP_FIRST[conclusion.steps[group[0]].role])[:MAX_STEPS]
@@ -136,24 +139,22 @@ def _folded(conclusion: Conclusion) -> list[list[int]]:
 
 
 def _told(groups: list[list[int]], conclusion: Conclusion) -> list[list[int]]:
-    """Groups in the order of telling: by time, but nothing before what it hangs on."""
+    """Groups in the order of telling: by time, but nothing before what it hangs on or what leads to it."""
     group_of = {index: number for number, group in enumerate(groups) for index in group}
+    needs: dict[int, set[int]] = {number: set() for number in range(len(groups))}
+    for number, group in enumerate(groups):
+        step = conclusion.steps[group[0]]
+        if step.parent is not None and step.parent in group_of:
+            needs[number].add(group_of[step.parent])
+        if step.leads_to is not None and step.leads_to in group_of:
+            needs[group_of[step.leads_to]].add(number)
     waiting = dict(enumerate(groups))
     told: list[list[int]] = []
     while waiting:
-        ready = [
-            number for number, group in waiting.items()
-            if group_of.get(_parent(group, conclusion)) in (None, number) or
-            group_of.get(_parent(group, conclusion)) not in waiting
-        ]  # fmt: skip
+        ready = [number for number in waiting if not (needs[number] - {number}) & waiting.keys()]
         number = min(ready or waiting, key=lambda n: _first_line(waiting[n], conclusion))
         told.append(waiting.pop(number))
     return told
-
-
-def _parent(group: list[int], conclusion: Conclusion) -> int:
-    parent = conclusion.steps[group[0]].parent
-    return -1 if parent is None else parent
 
 
 def _first_line(group: list[int], conclusion: Conclusion) -> Place:
@@ -176,7 +177,7 @@ def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainS
         error_ns=_error(event),
         lag_ns=sum(lag) // 2 if lag and "none" not in (root.quality, event.quality) else None,
         evidence=Evidence(
-            source=event.source, text=event.body, line_no=event.line_no,
+            source=event.source, text=event.prefix + event.body, line_no=event.line_no,
             offset=None if event.line_no is not None else event.offset,
         ),
         count=sum(conclusion.steps[i].item.episode.count for i in group),
@@ -190,8 +191,11 @@ def _edges(groups: list[list[int]], conclusion: Conclusion) -> list[Edge]:
     for number, group in enumerate(groups, 1):
         step = conclusion.steps[group[0]]
         parent = number_of.get(step.parent) if step.parent is not None else None
+        later = number_of.get(step.leads_to) if step.leads_to is not None else None
         if parent is not None and parent != number:
             edges.append(Edge(from_=parent, to=number, why=step.why, order=_surest(group, conclusion)))
+        if later is not None and later != number:
+            edges.append(Edge(from_=number, to=later, why=step.why, order=_surest(group, conclusion)))
     return edges
 
 

@@ -356,7 +356,12 @@ class Investigation:
             main=conclusion.main,
             root_events=sorted(set(conclusion.root_item.episode.event_ids)),
             explained_events=sorted(
-                _host_level_ids(step.item for each in (conclusion, *conclusion.alternatives) for step in each.steps)
+                _host_level_ids(
+                    step.item
+                    for each in (conclusion, *conclusion.alternatives)
+                    for step in each.steps
+                    if step.role != "context"
+                )
             ),
             content_hash=content_hash(incident),
         )

@@ -20,6 +20,7 @@ from schemas.signals import Match, SignalSet
 
 # An agent that is new on a node finds weeks of logs: what is older than this at first sight is recorded, never alerted.
 FIRST_SIGHT_NS: Final = 900 * SECOND_NS
+PREFIX_CHARACTERS: Final = 256
 BODY_CHARACTERS: Final = 2_000
 CUT_MARK: Final = " …[cut]"
 
@@ -348,8 +349,9 @@ class SourceReader:
         return Event(
             event_id=keys.digest(batch.cluster, batch.reporter, self._source, line.generation, line.offset, identity),
             name=match.event, node=subject.node or "", source=self._source, generation=line.generation,
-            offset=line.offset, line_no=line.line_no, body=body, clock_id=when.clock_id, raw_ns=when.raw_ns,
-            resolution_ns=when.resolution_ns, seq=line.seq, observed_time_unix_nano=line.observed_time_unix_nano,
+            offset=line.offset, line_no=line.line_no, body=body, prefix=_prefix(line, parsed),
+            clock_id=when.clock_id, raw_ns=when.raw_ns, resolution_ns=when.resolution_ns, seq=line.seq,
+            observed_time_unix_nano=line.observed_time_unix_nano,
             aligned_time_unix_nano=when.aligned_ns, lo_unix_nano=when.lo_ns, hi_unix_nano=when.hi_ns,
             source_kind=self._said.kind, quality=when.quality, kernel=when.kernel, inferred=list(when.inferred),
             alerts=self._alerts(when), severity=match.severity, label=match.label, role=match.role,
@@ -437,6 +439,14 @@ class SourceReader:
         if self._batch.run != "live" or when.aligned_ns is None:
             return True
         return when.hi_ns >= self._memory.seen_ns - FIRST_SIGHT_NS
+
+
+def _prefix(line: RawLine, parsed: ParsedLine) -> str:
+    """What was taken off the front of a line, where nothing else of it was changed."""
+    body = parsed.body
+    if not line.body.endswith(body) or len(line.body) - len(body) > PREFIX_CHARACTERS:
+        return ""
+    return line.body[: len(line.body) - len(body)]
 
 
 def _rank_in_world(parsed: ParsedLine) -> int | None:

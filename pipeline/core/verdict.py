@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Chain, Resolved, Step, chains_of, link_of, step
+from pipeline.core.companions import filled, with_companions
 from pipeline.core.derived import derive
 from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.episodes import Episode
@@ -86,6 +87,13 @@ class Reported(Struct, frozen=True, kw_only=True):
 
 def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
     """All conclusions of one investigation, the main one first. Empty where nothing failed."""
+    items, found = _concluded(episodes, placement, rules, reported)
+    return [_accompanied(one, items) for one in found]
+
+
+def _concluded(
+    episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported
+) -> tuple[list[Resolved], list[Conclusion]]:
     items = [Resolved(episode=e, subject=link_of(placement.subject(e.first), e.attributes)) for e in episodes]
     silent = _silent_ranks(items, placement, reported)
     stalls = [item for item in items if item.episode.name in DURING]
@@ -104,11 +112,19 @@ def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, r
     linked.sort(key=lambda c: (-_score(c, failures), canonical(c.root_item.episode.first)))
     if not failures:
         found = [_conclusion(c, placement) for c in _one_per_entity([*linked, *loose])]
-        return [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
+        return items, [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
     if not linked:
-        return [_unknown(items, failures, placement, reported, silent), *_alone(loose, placement, [])]
+        return items, [_unknown(items, failures, placement, reported, silent), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
-    return [main, *_alone([*beside, *loose], placement, main.culprits)]
+    return items, [main, *_alone([*beside, *loose], placement, main.culprits)]
+
+
+def _accompanied(conclusion: Conclusion, items: list[Resolved]) -> Conclusion:
+    steps = with_companions(
+        conclusion.steps, conclusion.root, conclusion.culprits, items, speaks_for_job=conclusion.main
+    )
+    culprits = [filled(culprit, steps, conclusion.class_) for culprit in conclusion.culprits]
+    return msgspec.structs.replace(conclusion, steps=steps, culprits=culprits)
 
 
 # --- choosing -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Final
 
 from pipeline.report import words
 from pipeline.report.markup import Html, joined, tag
-from schemas.records import Alternative, ChainStep, Culprit, Edge, Incident
+from schemas.records import Alternative, ChainStep, Culprit, Incident
 
 Link = Callable[[str], str | None]
 """From an incident's id to the address of its page or place; None where it has none."""
@@ -127,14 +127,12 @@ def _chain(incident: Incident) -> Html | None:
     if not incident.chain:
         return None
     day = words.day(incident.started_at or incident.chain[0].when)
-    causes: dict[int, list[Edge]] = {}
-    for edge in incident.edges:
-        causes.setdefault(edge.to, []).append(edge)
+    because = words.because(incident)
     folded = incident.suppressed.count
     return tag(
         "section",
         tag("h2", "How it went", tag("small", f"{day} UTC") if day else None),
-        tag("ol", *(_step(step, causes.get(step.step, []), day) for step in incident.chain), class_="chain"),
+        tag("ol", *(_step(step, because.get(step.step, []), day) for step in incident.chain), class_="chain"),
         tag("p", _suppressed(incident), class_="quiet") if folded else None,
         class_="proof",
     )
@@ -147,7 +145,7 @@ def _suppressed(incident: Incident) -> str:
     return f"{total} that repeat this are folded away{f': {detail}' if detail else ''}."
 
 
-def _step(step: ChainStep, causes: Sequence[Edge], day: str) -> Html:
+def _step(step: ChainStep, because: Sequence[str], day: str) -> Html:
     return tag(
         "li",
         tag("span", _ROLE_WORDS[step.role], class_="role"),
@@ -155,7 +153,7 @@ def _step(step: ChainStep, causes: Sequence[Edge], day: str) -> Html:
             "div",
             tag("p", *_step_head(step, day), class_="step-head"),
             tag("pre", words.shortened(step.evidence.text)),
-            tag("p", *_step_foot(step, causes), class_="quiet"),
+            tag("p", *_step_foot(step, because), class_="quiet"),
         ),
         class_=f"step {step.role}",
     )
@@ -174,13 +172,10 @@ def _step_head(step: ChainStep, day: str) -> list[Html | None]:
     ]
 
 
-def _step_foot(step: ChainStep, causes: Sequence[Edge]) -> list[Html]:
+def _step_foot(step: ChainStep, because: Sequence[str]) -> list[Html]:
     found = step.evidence
-    because = [
-        tag("span", f"after {edge.from_}: {edge.why} ({words.ORDER_WORDS[edge.order]})", class_="because")
-        for edge in causes
-    ]
-    return [tag("code", words.address(found.source, found.line_no, found.offset)), *because]
+    told = [tag("span", sentence, class_="because") for sentence in because]
+    return [tag("code", words.address(found.source, found.line_no, found.offset)), *told]
 
 
 def _listed(title: str, lines: Sequence[str], class_: str) -> Html | None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.report import words
-from schemas.records import ChainStep, Edge, Gap, Incident
+from schemas.records import ChainStep, Gap, Incident
 
 _SEVERITY_STYLE: Final = {
     "critical": "bold white on red",
@@ -139,11 +139,11 @@ def _chain(incident: Incident, width: int) -> list[RenderableType]:
     if not incident.chain:
         return []
     day = words.day(incident.started_at or next((step.when for step in incident.chain if step.when), None))
-    causes = {edge.to: edge for edge in incident.edges}
+    because = words.because(incident)
     blocks: list[RenderableType] = [Text(), Text(f"HOW IT WENT  {day} UTC" if day else "HOW IT WENT", style="bold")]
     for step in incident.chain:
         blocks.append(_step(step))
-        blocks.append(Padding(_evidence(step, causes.get(step.step), day, width), (0, 0, 0, 5)))
+        blocks.append(Padding(_evidence(step, because.get(step.step, []), day, width), (0, 0, 0, 5)))
     return blocks
 
 
@@ -157,7 +157,7 @@ def _step(step: ChainStep) -> RenderableType:
     return Padding(line, 0)
 
 
-def _evidence(step: ChainStep, cause: Edge | None, day: str, width: int) -> Text:
+def _evidence(step: ChainStep, because: list[str], day: str, width: int) -> Text:
     found = step.evidence
     when = [words.clock(step.when, on_day=day) or "time not known", words.error(step.error_ns)]
     address = words.address(found.source, found.line_no, found.offset)
@@ -166,10 +166,8 @@ def _evidence(step: ChainStep, cause: Edge | None, day: str, width: int) -> Text
     if len(step.ranks) > 1:
         text.append(f"  {ranks}")
     text.append(f"\n{words.shortened(found.text, max(_LINE_LIMIT, 4 * width))}", style="not dim")
-    if cause is not None:
-        text.append(
-            f"\n<- {cause.from_}: {words.visible(cause.why)} ({words.ORDER_WORDS[cause.order]})", style="dim italic"
-        )
+    for sentence in because:
+        text.append(f"\n{sentence}", style="dim italic")
     return text
 
 

@@ -48,6 +48,7 @@ ORDER_WORDS: Final[dict[str, str]] = {
     "probable": "order probable",
     "concurrent": "clocks cannot order them",
 }
+
 TEXT_LIMIT: Final = 2_000
 NAME_LIMIT: Final = 120
 LIST_LIMIT: Final = 10
@@ -335,3 +336,15 @@ def address(source: str, line_no: int | None, offset: int | None) -> str:
     if line_no is not None:
         return f"{short(source)}:{line_no}"
     return short(source) if offset is None else f"{short(source)}@{offset}"
+
+
+def because(incident: Incident) -> dict[int, list[str]]:
+    """Per step the sentences that tie it to another one. What only stands before a step says so itself."""
+    roles = {step.step: step.role for step in incident.chain}
+    said: dict[int, list[str]] = {}
+    for edge in incident.edges:
+        is_context = roles.get(edge.from_) == "context"
+        own, other = (edge.from_, edge.to) if is_context else (edge.to, edge.from_)
+        sentence = f"{'before' if is_context else 'after'} {other}: {visible(edge.why)} ({ORDER_WORDS[edge.order]})"
+        said.setdefault(own, []).append(sentence)
+    return said

@@ -1,5 +1,6 @@
 """Evidence of several lines: who is named, who is out of step, what went on when a stall began."""
 
+import msgspec
 import pytest
 
 from pipeline.core.chains import Chain, Resolved, chains_of
@@ -9,7 +10,7 @@ from pipeline.core.derived.ranks import MAX_GAP, unheard_of
 from pipeline.core.episodes import of_events
 from pipeline.core.placement import Facts, PlacementMap
 from pipeline.rules import load_rules
-from schemas.records import Entity, Event
+from schemas.records import Entity, Event, Printer
 from tests.strategies import SECOND, T0, event, waited
 
 RULES = load_rules()
@@ -189,3 +190,61 @@ def test_the_culprit_of_a_job_has_only_what_all_its_lines_agree_on() -> None:
                    attributes={"message": "No CUDA GPUs are available", "type": "RuntimeError"})
              for rank, node in enumerate(("alpha", "alpha"))]  # fmt: skip
     assert _chain("software/config_error", _derived(*lines)).subject == Entity(node="alpha")
+
+
+# --- whose an error without a name is -----------------------------------------------------------------------------
+
+
+def _ended(pid: int, *, local_rank: int = 0, code: str = "1", source: str = "job", offset: int = 90) -> Event:
+    return event("elastic.failed", source=source, offset=offset, pid=pid, local_rank=local_rank,
+                 at_ns=T0 + 5 * SECOND, attributes={"exitcode": code, "pid": str(pid)})  # fmt: skip
+
+
+def _row(rank: int, pid: int, *, code: str = "1", offset: int = 95) -> Event:
+    return event("elastic.rank_failed", node="alpha", source="job", offset=offset + rank, rank=rank, local_rank=rank,
+                 pid=pid, at_ns=T0 + 6 * SECOND, attributes={"exitcode": code, "pid": str(pid)})  # fmt: skip
+
+
+def _raised(offset: int = 40, *, rank: int | None = None) -> Event:
+    return event("python.exception", source="job", offset=offset, rank=rank, at_ns=T0, role="cause",
+                 attributes={"type": "KeyError"})  # fmt: skip
+
+
+def _whose(*events: Event) -> list[tuple[int | None, int | None]]:
+    found = [item.subject for item in _derived(*events) if item.episode.name == "python.exception"]
+    return [(subject.rank, subject.pid) for subject in found]
+
+
+def test_an_error_without_a_name_is_of_the_process_whose_end_the_launcher_saw_first() -> None:
+    assert _whose(_raised(), _ended(811), _row(0, 811), _row(1, 812, code="-15")) == [(0, 811)]
+
+
+def test_an_error_that_names_its_process_stays_with_it() -> None:
+    assert _whose(_raised(rank=3), _ended(811), _row(0, 811)) == [(3, None)]
+
+
+def test_of_two_agents_in_one_file_nobody_knows_whose_the_error_is() -> None:
+    assert _whose(_raised(), _ended(811), _ended(911, offset=91)) == [(None, None)]
+
+
+def test_an_error_that_many_printed_is_of_one_only_where_all_others_lost_a_peer() -> None:
+    twice = [_raised(), _raised(offset=44), _ended(811), _row(0, 811), _row(1, 812)]
+    lost = event("gloo.closed", source="job", offset=60, at_ns=T0 + SECOND)
+    assert _whose(*twice) == [(None, None)]
+    assert _whose(*twice, lost) == [(0, 811)]
+
+
+def test_a_process_that_was_killed_printed_no_exception() -> None:
+    assert _whose(_raised(), _ended(811, code="-9"), _row(0, 811, code="-9")) == [(None, None)]
+
+
+def test_the_row_of_the_table_names_the_rank_of_the_process_that_ended() -> None:
+    assert _found("elastic.failed", _derived(_ended(811), _row(2, 811))) == [2]
+    assert _found("elastic.failed", _derived(_ended(811), _row(2, 812))) == [None]
+
+
+@pytest.mark.parametrize(("task", "rank"), [(0, 1), (3, None), (None, None)])
+def test_the_ranks_of_the_agent_of_task_0_begin_at_0(task: int | None, rank: int | None) -> None:
+    ended = _ended(811, local_rank=1)
+    ended = msgspec.structs.replace(ended, printer=Printer(task=task))
+    assert _found("elastic.failed", _derived(ended)) == [rank]

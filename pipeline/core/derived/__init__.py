@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived import activities, ranks, stores
+from pipeline.core.derived import activities, launcher, ranks, stores
 from pipeline.core.derived.scene import Changes, Scene
 from pipeline.core.placement import PlacementMap
 
@@ -20,6 +20,8 @@ EVENTS: Final = frozenset(
 ATTRIBUTES: Final = {"host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",))}
 
 KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
+    "processes": launcher.processes,
+    "first_exit": launcher.first_exit,
     "named": ranks.named,
     "odd_of_statements": ranks.odd_of_statements,
     "noticed": ranks.noticed,

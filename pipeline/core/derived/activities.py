@@ -19,6 +19,10 @@ _PREPARING: Final = (
 )  # fmt: skip
 
 
+# What a rank says of its own process that no longer gets on, not of others.
+_OWN_HANG: Final = ("nccl.watchdog.stuck", "torch.abort.timeout")
+
+
 def unfinished(scene: Scene) -> Changes:
     """The last save, download or preparation of each file that had not ended when the stall was reported."""
     stalls = scene.stalls
@@ -93,6 +97,9 @@ def _who(item: Resolved, reporters: set[int | None], scene: Scene) -> Entity:
         return item.subject
     if scene.silent is not None:
         return scene.rank(scene.silent)
+    stuck = {one.subject.rank for one in scene.named(*_OWN_HANG)}
+    if len(stuck) == 1 and reporters == stuck and item.subject.rank is None and None not in stuck:
+        return scene.named(*_OWN_HANG)[0].subject
     return Entity(node=item.subject.node) if item.subject.rank is None else Entity()
 
 

@@ -24,6 +24,7 @@ class Scene:
     def __init__(
         self, items: Sequence[Resolved], stalls: Sequence[Resolved], placement: PlacementMap, silent: int | None
     ) -> None:
+        self.items = items
         self.by_name: dict[str, list[Resolved]] = defaultdict(list)
         for item in items:
             self.by_name[item.episode.name].append(item)
