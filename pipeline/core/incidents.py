@@ -9,6 +9,7 @@ import msgspec
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.episodes import Episode
 from pipeline.core.order import Place, canonical, lag_ns
+from pipeline.core.run_state import phase_of, saved_of
 from pipeline.core.verdict import STALLS, WAITERS, Conclusion, has_last_words
 from schemas.records import (
     Action,
@@ -28,7 +29,7 @@ from schemas.records import (
     Recovery,
     Suppressed,
 )
-from schemas.vocabulary import EdgeOrder, Run, VerdictState
+from schemas.vocabulary import EdgeOrder, Phase, Run, VerdictState
 
 MAX_STEPS: Final = 30
 MAX_RANKS_NAMED: Final = 64
@@ -86,6 +87,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         why_unknown=conclusion.why_unknown,
         confidence=round(conclusion.confidence, 3),
         alternatives=[_alternative(other, conclusion) for other in conclusion.alternatives],
+        phase=_phase(conclusion, frame, root),
         interruption=rule.interruption if rule else "hang",
         chain=[_chain_step(number, group, conclusion) for number, group in enumerate(groups, 1)],
         edges=_edges(groups, conclusion),
@@ -93,7 +95,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         suppressed=_suppressed(groups, conclusion),
         explanation=_explanation(conclusion, frame),
         action=_action(rule, culprits),
-        recovery=_recovery(frame.episodes, root),
+        recovery=_recovery(conclusion, frame, root, last.end_ns if last else None),
         coverage=frame.coverage,
         not_network_because=_not_network(conclusion, culprits),
         gaps=frame.gaps,
@@ -364,14 +366,17 @@ def _filled(template: str, culprits: list[Culprit]) -> str:
     return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process", "gpu": gpu}))
 
 
-def _recovery(episodes: list[Episode], root: Event) -> Recovery:
-    """The last checkpoint that was finished before the root."""
-    saved = [e.first for e in episodes if e.name == "checkpoint.saved" and canonical(e.first) < canonical(root)]
-    if not saved:
-        return Recovery()
-    last = max(saved, key=canonical)
+def _phase(conclusion: Conclusion, frame: Frame, root: Event) -> Phase:
+    waits = [s.item.episode.first for s in conclusion.steps if s.item.episode.name in WAITERS]
+    return phase_of(conclusion.class_, frame.episodes, root, waits)
+
+
+def _recovery(conclusion: Conclusion, frame: Frame, root: Event, ended_ns: int | None) -> Recovery:
+    interruption = conclusion.rule.interruption if conclusion.rule else "hang"
+    saved = saved_of(frame.episodes, root, ended_ns, frame.world_size, interruption)
     return Recovery(
-        last_checkpoint=last.attributes.get("path"),
-        checkpoint_at=_at(last),
-        resume_from="checkpoint",
+        last_checkpoint=saved.last.attributes.get("path") if saved.last else None,
+        checkpoint_at=_at(saved.last) if saved.last else None,
+        lost_gpu_hours=saved.lost_gpu_hours,
+        resume_from=saved.resume_from,
     )

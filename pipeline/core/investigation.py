@@ -19,6 +19,8 @@ from pipeline.core.episodes import Episode, Episodes, bouts
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
+from pipeline.core.recurrence import elements_of
+from pipeline.core.run_state import owner_of
 from pipeline.core.verdict import Conclusion, Reported, conclude
 from schemas import topics
 from schemas.records import (
@@ -308,7 +310,8 @@ class Investigation:
 
     def _job(self, placement: PlacementMap) -> Job | None:
         job = self._state.job
-        return msgspec.structs.replace(job, world_size=placement.world_size) if job else None
+        owner = owner_of(self._state.facts.variables.values())
+        return msgspec.structs.replace(job, world_size=placement.world_size, owner=owner) if job else None
 
     def _coverage(self, placement: PlacementMap, silent: list[str]) -> dict[str, Coverage]:
         """Per source kind: of all nodes of the job, how many are watched and which said nothing."""
@@ -363,6 +366,7 @@ class Investigation:
                     if step.role != "context"
                 )
             ),
+            elements=elements_of(incident.class_, conclusion.root_item.episode.attributes, incident.culprits),
             content_hash=content_hash(incident),
         )
 

@@ -1,7 +1,8 @@
 """Join, one partition: verdicts become incidents with revisions.
 
 A node's verdict is superseded by the job's verdict that explains the same line; verdicts of several jobs that rest on
-the same line are one incident with all its jobs. Nothing is joined by time alone, and nothing across runs.
+the same line, or blame the same element (a file server, a switch) at about the same time, are one incident with all
+its jobs. Nothing is joined by time alone, and nothing across runs.
 """
 
 from collections import defaultdict
@@ -15,15 +16,16 @@ from pipeline.core import keys
 from pipeline.core.incidents import rfc3339
 from pipeline.core.investigation import content_hash
 from pipeline.core.outputs import Output
+from pipeline.core.recurrence import marks_of, related_of, same_element
 from schemas import topics
-from schemas.records import Incident, Job, Verdict
+from schemas.records import Incident, Job, Related, Verdict
 from schemas.vocabulary import QUIET_CLASSES
 
 # Broker time. After this a verdict is neither revised nor joined with another one.
 FORGET_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 
 
-# By run, whether the verdict is a node's, and the lines on which it rests: how well the best job's verdict tells it.
+# By run, whether the verdict is a node's, and the lines and elements it rests on: how well the best of the jobs tells.
 _Best = dict[tuple[str, bool, frozenset[str]], tuple[int, str] | None]
 
 
@@ -60,6 +62,7 @@ class Join:
     def __init__(self, state: JoinState | None = None) -> None:
         self._state = state or JoinState()
         self._by_line: dict[str, set[str]] = defaultdict(set)
+        self._by_mark: dict[str, set[str]] = defaultdict(set)
         for name, standing in self._state.standing.items():
             self._index(name, standing.verdict)
 
@@ -112,28 +115,38 @@ class Join:
     # --- who shares a line with whom ------------------------------------------------------------------------------
 
     def _index(self, name: str, verdict: Verdict) -> set[str]:
-        """Note the lines of a verdict; the names of all that share one."""
-        run, sharing = keys.run_of(verdict.job_key), set()
-        for line in _lines(verdict):
-            self._by_line[run + line].add(name)
-            sharing |= self._by_line[run + line]
+        """Note the lines and entities of a verdict; the names of all that share one."""
+        sharing = set()
+        for place, key in self._places(verdict):
+            place[key].add(name)
+            sharing |= place[key]
         return sharing
 
     def _unindex(self, name: str, verdict: Verdict) -> set[str]:
-        run, sharing = keys.run_of(verdict.job_key), set()
-        for line in _lines(verdict):
-            names = self._by_line.get(run + line, set())
+        sharing = set()
+        for place, key in self._places(verdict):
+            names = place.get(key, set())
             names.discard(name)
             sharing |= names
             if not names:
-                self._by_line.pop(run + line, None)
+                place.pop(key, None)
         return sharing
 
+    def _places(self, verdict: Verdict) -> Iterable[tuple[dict[str, set[str]], str]]:
+        run = keys.run_of(verdict.job_key)
+        yield from ((self._by_line, run + line) for line in _lines(verdict))
+        yield from ((self._by_mark, run + mark) for mark in marks_of(verdict))
+
     def _sharing(self, standing: Standing) -> list[Standing]:
-        """The other verdicts that rest on or explain a line on which this one rests."""
+        """The other verdicts that rest on or explain a line on which this one rests, or blame the same element."""
         names = {n for line in standing.verdict.root_events for n in self._by_line.get(standing.run + line, ())}
+        names |= {n for n in self._marked(standing) if same_element(self._state.standing[n].verdict, standing.verdict)}
         others = (self._state.standing[name] for name in sorted(names))
         return [other for other in others if other is not standing and not other.is_quiet]
+
+    def _marked(self, standing: Standing) -> set[str]:
+        """The verdicts about the same machine, device, element or code."""
+        return {n for mark in marks_of(standing.verdict) for n in self._by_mark.get(standing.run + mark, ())}
 
     def _forget(self, now_ns: int) -> None:
         old = [name for name, standing in self._state.standing.items() if now_ns - standing.said_ns > FORGET_NS]
@@ -163,14 +176,27 @@ class Join:
         above = self._superseding(standing, best)
         if above is not None:
             return msgspec.structs.replace(incident, state="superseded", superseded_by=above)
-        return msgspec.structs.replace(incident, jobs=self._jobs(standing, incident))
+        return msgspec.structs.replace(
+            incident, jobs=self._jobs(standing, incident), related=self._related(standing, best)
+        )
+
+    def _related(self, standing: Standing, best: _Best) -> list[Related]:
+        """The earlier incidents on the same machine, device or code."""
+        same = {id(other) for other in self._sharing(standing)}
+        others = (self._state.standing[name] for name in sorted(self._marked(standing)))
+        earlier = [o.verdict for o in others if o is not standing and not o.is_quiet and id(o) not in same]
+        earlier = [v for v in earlier if self._superseding(self._by_id(standing, v), best) is None]
+        return related_of(standing.verdict, earlier)
+
+    def _by_id(self, standing: Standing, verdict: Verdict) -> Standing:
+        return self._state.standing[f"{standing.run}{verdict.verdict_id}"]
 
     def _superseding(self, standing: Standing, best: _Best) -> str | None:
         """The verdict that speaks for this one too: a job's over a node's; of several jobs the one that tells most."""
         verdict = standing.verdict
         is_node = keys.is_node_key(verdict.job_key, standing.run)
         # Hundreds of jobs may rest on one line of their node: who tells most is worked out once for all of them.
-        group = (standing.run, is_node, frozenset(verdict.root_events))
+        group = (standing.run, is_node, frozenset((*verdict.root_events, *verdict.elements)))
         if group not in best:
             jobs = (other for other in (*self._sharing(standing), standing) if _may_speak_for(other, standing))
             best[group] = min((_told(other.verdict) for other in jobs), default=None)
@@ -180,9 +206,8 @@ class Join:
     def _jobs(self, standing: Standing, incident: Incident) -> list[Job]:
         """The jobs of every verdict that rests on the same line."""
         jobs = {(job.job_id, job.attempt): job for job in incident.jobs}
-        roots = set(standing.verdict.root_events)
         for other in self._sharing(standing):
-            if isinstance(other.verdict.incident, Incident) and set(other.verdict.root_events) & roots:
+            if isinstance(other.verdict.incident, Incident) and _is_one(other.verdict, standing.verdict):
                 jobs.update({(job.job_id, job.attempt): job for job in other.verdict.incident.jobs})
         return [jobs[name] for name in sorted(jobs)]
 
@@ -194,7 +219,12 @@ def _may_speak_for(other: Standing, standing: Standing) -> bool:
         return False
     if keys.is_node_key(verdict.job_key, run):
         return True
-    return bool(set(verdict.root_events) & set(other.verdict.root_events))
+    return _is_one(other.verdict, verdict)
+
+
+def _is_one(a: Verdict, b: Verdict) -> bool:
+    """Whether two verdicts blame one fault: they rest on the same line, or on the same element at one time."""
+    return bool(set(a.root_events) & set(b.root_events)) or same_element(a, b)
 
 
 def _told(verdict: Verdict) -> tuple[int, str]:

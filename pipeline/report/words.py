@@ -248,7 +248,8 @@ def recovery_line(recovery: Recovery) -> str:
         parts.append(f"Last checkpoint {short(recovery.last_checkpoint)}{saved}")
     if recovery.lost_gpu_hours is not None:
         hours = recovery.lost_gpu_hours
-        parts.append(f"{f'{hours:.1f}' if hours < 1e9 else f'{hours:.3g}'} GPU-hours lost")
+        said = "under 0.1" if hours < 0.1 else f"{hours:.1f}" if hours < 1e9 else f"{hours:.3g}"
+        parts.append(f"{said} GPU-hours lost")
     return "; ".join(parts)
 
 
