@@ -26,10 +26,21 @@ _MAPPED: Final = "::ffff:"
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """An episode and its subject with all identifiers that placement adds."""
+    """An episode and its subject with all identifiers that placement adds.
+
+    `crowd_ranks`: of an episode of many, their ranks as far as they are known.
+    """
 
     episode: Episode
     subject: Entity
+    crowd_ranks: frozenset[int] = frozenset()
+
+    @property
+    def ranks(self) -> frozenset[int]:
+        """The ranks that it speaks of."""
+        if self.crowd_ranks:
+            return self.crowd_ranks
+        return frozenset() if self.subject.rank is None else frozenset((self.subject.rank,))
 
 
 class Step(Struct, frozen=True, kw_only=True):

@@ -18,19 +18,62 @@ _LASTING: Final = ("cause", "intermediate")
 
 
 class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one."""
+    """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one.
+
+    `crowd`: as a symptom many ranks print it alike; they are one episode with a list of who printed it.
+    """
 
     event: str
     variant: list[str] = []
     window_s: int = DEFAULT_WINDOW_S
+    crowd: bool = False
     reference: str = ""
+
+
+class Member(Struct, frozen=True, kw_only=True, array_like=True):
+    """Who printed a line that many print alike, and when first: as much of it as tells before from after."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    lo_unix_nano: int
+    hi_unix_nano: int
+    clock_id: str
+    raw_ns: int | None
+    resolution_ns: int
+    aligned_time_unix_nano: int | None
+    source: str
+    generation: str
+    offset: int
+    kernel: None = None
+
+    @classmethod
+    def of(cls, event: Event) -> "Member":
+        """The printer of an event."""
+        subject = event.subject
+        return cls(
+            node=event.node, rank=subject.rank, pid=subject.pid, lo_unix_nano=event.lo_unix_nano,
+            hi_unix_nano=event.hi_unix_nano, clock_id=event.clock_id, raw_ns=event.raw_ns,
+            resolution_ns=event.resolution_ns, aligned_time_unix_nano=event.aligned_time_unix_nano,
+            source=event.source, generation=event.generation, offset=event.offset,
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others: its rank, else its process."""
+        return str(self.rank) if self.rank is not None else f"{self.node}/{self.pid}"
+
+    @property
+    def place(self) -> tuple[int, int, str, str, int]:
+        """A total order by time, as far as the evidence goes."""
+        return self.lo_unix_nano, self.hi_unix_nano, self.node, self.source, self.offset
 
 
 class Episode(Struct, kw_only=True):
     """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence.
 
     `last` is kept of marks of progress: what was still going on, or was finished, shows in the last one; and of faults
-    that repeat: the first and the last of them may say different things.
+    that repeat: the first and the last of them may say different things. `crowd`: everybody who printed it, by name.
     """
 
     first: Event
@@ -39,6 +82,7 @@ class Episode(Struct, kw_only=True):
     count: int
     event_ids: list[str] = []
     last: Event | None = None
+    crowd: dict[str, Member] = {}
 
     @property
     def name(self) -> str:
@@ -57,6 +101,7 @@ class Episode(Struct, kw_only=True):
 
 
 MAX_IDS: Final = 32
+MAX_CROWD: Final = 65_536
 # An investigation must fit into one message: so many episodes, with so much of their text.
 MAX_EPISODES: Final = 20_000
 # What happens again and again is told by its beginning and its end: so many of one key, and fewer where there are many.
@@ -84,7 +129,10 @@ class Episodes(Struct, kw_only=True):
             first=event, start_ns=at_ns, end_ns=end_ns, count=event.count, event_ids=[event.event_id],
             last=event if event.label == PROGRESS else None,
         )  # fmt: skip
-        key = _key(event, how)
+        if is_crowd := _is_crowd(event, how):
+            member = Member.of(event)
+            fresh.crowd = {member.name: member}
+        key = _key(event, how, is_crowd=is_crowd)
         if key not in self.by_key and len(self.by_key) >= MAX_EPISODES:
             self.dropped += event.count
             return
@@ -112,8 +160,17 @@ def _start(episode: Episode) -> int:
     return episode.start_ns
 
 
-def _key(event: Event, how: Coalescing | None) -> str:
+def _is_crowd(event: Event, how: Coalescing | None) -> bool:
+    """Whether a line is one that many print alike, and says which process prints it."""
+    if how is None or not how.crowd or event.role != "symptom" or event.source_kind != "application":
+        return False
+    return event.subject.rank is not None or (event.subject.pid is not None and bool(event.node))
+
+
+def _key(event: Event, how: Coalescing | None, *, is_crowd: bool) -> str:
     variant = [event.attributes.get(name, "") for name in how.variant] if how else []
+    if is_crowd:
+        return "\x1f".join(("crowd", event.name, *variant))
     subject = msgspec.structs.astuple(event.subject)
     # Lines of two tasks may be of two ranks, which the lines alone do not say.
     task = () if event.printer.task is None else (event.printer.task,)
@@ -127,14 +184,34 @@ def _near(a: Episode, b: Episode, window_ns: int) -> bool:
 
 
 def _merged(a: Episode, b: Episode) -> Episode:
+    big, small = (a, b) if len(a.crowd) >= len(b.crowd) else (b, a)
     return Episode(
         first=min(a.first, b.first, key=canonical),
         start_ns=min(a.start_ns, b.start_ns),
         end_ns=max(a.end_ns, b.end_ns),
         count=a.count + b.count,
-        event_ids=sorted({*a.event_ids, *b.event_ids})[:MAX_IDS],
+        event_ids=_ids(a.event_ids, b.event_ids),
         last=_last_of(a, b),
+        crowd=_together(big.crowd, small.crowd),
     )
+
+
+def _ids(a: list[str], b: list[str]) -> list[str]:
+    """The first few of both, by name; a list that is full and has nothing above the other's is the answer."""
+    if len(a) >= MAX_IDS and b and a[-1] < min(b):
+        return a
+    return sorted({*a, *b})[:MAX_IDS]
+
+
+def _together(big: dict[str, Member], small: dict[str, Member]) -> dict[str, Member]:
+    """Everybody of both, each with its first line. The larger one is extended in place."""
+    for name, member in small.items():
+        known = big.get(name)
+        if known is None and len(big) >= MAX_CROWD:
+            continue
+        if known is None or member.place < known.place:
+            big[name] = member
+    return big
 
 
 def _last_of(a: Episode, b: Episode) -> Event | None:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.causes import Rule, RuleSet
+from pipeline.core.chains import Step
 from pipeline.core.episodes import Episode
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, saved_of
@@ -166,7 +167,8 @@ def _first_line(group: list[int], conclusion: Conclusion) -> Place:
 def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainStep:
     first = min((conclusion.steps[i] for i in group), key=lambda s: canonical(s.item.episode.first))
     event = first.item.episode.first
-    ranks = sorted({r for i in group if (r := conclusion.steps[i].item.subject.rank) is not None})
+    ranks = sorted({rank for i in group for rank in conclusion.steps[i].item.ranks})
+    crowd = len({name for i in group for name in conclusion.steps[i].item.episode.crowd})
     root = conclusion.steps[0].item.episode.first
     lag = lag_ns(root, event)
     return ChainStep(
@@ -174,7 +176,7 @@ def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainS
         event=event.name,
         label=event.label,
         role=first.role,
-        where=_where(first.item.subject, ranks),
+        where=_where(first.item.subject, ranks, crowd),
         when=_at(event),
         error_ns=_error(event),
         lag_ns=sum(lag) // 2 if lag and "none" not in (root.quality, event.quality) else None,
@@ -183,7 +185,7 @@ def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainS
             offset=None if event.line_no is not None else event.offset,
         ),
         count=sum(conclusion.steps[i].item.episode.count for i in group),
-        ranks=ranks[:MAX_RANKS_NAMED] if len(group) > 1 else [],
+        ranks=ranks[:MAX_RANKS_NAMED] if len(ranks) > 1 else [],
     )  # fmt: skip
 
 
@@ -205,10 +207,12 @@ def _surest(group: list[int], conclusion: Conclusion) -> EdgeOrder:
     return "certain" if all(conclusion.steps[i].order == "certain" for i in group) else "concurrent"
 
 
-def _where(subject: Entity, ranks: list[int]) -> str:
+def _where(subject: Entity, ranks: list[int], crowd: int) -> str:
     """Rank, device and node in words."""
-    if len(ranks) > 1:
+    if len(ranks) > 1 and len(ranks) >= crowd:
         return f"{len(ranks)} ranks"
+    if crowd > 1:
+        return f"{crowd} processes"
     parts = []
     if subject.rank is not None:
         parts.append(f"rank {subject.rank}")
@@ -286,17 +290,22 @@ def _stall_start(conclusion: Conclusion) -> tuple[int, int] | None:
 
 
 def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:
-    waiting = {s.item.subject.rank for s in conclusion.steps if s.item.episode.name in WAITERS}
-    waiting.discard(None)
-    timed = [s for s in conclusion.steps if s.item.subject.rank is not None and s.role != "context"]
+    waiting = {rank for s in conclusion.steps if s.item.episode.name in WAITERS for rank in s.item.ranks}
+    timed = [s for s in conclusion.steps if _printer(s) is not None and s.role != "context"]
     first = min(timed, key=lambda s: canonical(s.item.episode.first), default=None)
     return BlastRadius(
         ranks=frame.world_size or (len(frame.known_ranks) or None),
         nodes=len(frame.nodes) or None,
-        first_failing_rank=first.item.subject.rank if first else None,
+        first_failing_rank=_printer(first) if first else None,
         silent_ranks=conclusion.silent_ranks,
         reporting_ranks=len(waiting),
     )
+
+
+def _printer(step: Step) -> int | None:
+    """The rank of the first line of a step."""
+    subject = step.item.subject
+    return subject.rank if subject.rank is not None else step.item.episode.first.subject.rank
 
 
 def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:

@@ -1,10 +1,37 @@
 """Which of two events came first, as far as the clocks can say."""
 
-from schemas.records import Event
+from typing import Protocol
+
+from schemas.records import ClockStamp, Event
 from schemas.vocabulary import Order
 
 
-def order(a: Event, b: Event) -> Order:
+class Stamped(Protocol):
+    """What has a place in time and in a file."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def generation(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def clock_id(self) -> str: ...
+    @property
+    def raw_ns(self) -> int | None: ...
+    @property
+    def resolution_ns(self) -> int: ...
+    @property
+    def lo_unix_nano(self) -> int: ...
+    @property
+    def hi_unix_nano(self) -> int: ...
+    @property
+    def kernel(self) -> ClockStamp | None: ...
+
+
+def order(a: Stamped, b: Stamped) -> Order:
     """`before`: a came first for certain; `after`: b did; `concurrent`: the clocks cannot say.
 
     Readings of one clock compare exactly; lines of one source keep their order where their stamps do not contradict
@@ -26,7 +53,7 @@ def order(a: Event, b: Event) -> Order:
     return "concurrent"
 
 
-def _on_one_clock(a: Event, b: Event) -> tuple[int, int, int, int] | None:
+def _on_one_clock(a: Stamped, b: Stamped) -> tuple[int, int, int, int] | None:
     """Begin and end of both on a clock that stamped both: the kernel's own is sharper than a wall clock."""
     if a.kernel is not None and b.kernel is not None and a.kernel.clock_id == b.kernel.clock_id:
         first, second = a.kernel, b.kernel

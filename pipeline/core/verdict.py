@@ -14,7 +14,7 @@ from pipeline.core.companions import filled, with_companions
 from pipeline.core.derived import derive
 from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.episodes import Episode
-from pipeline.core.order import canonical, order
+from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
 from schemas.records import Entity
 
@@ -37,6 +37,8 @@ DURING: Final = STALLS | {"nccl.wait.timeout", "torch.abort.timeout", "nccl.watc
 SURVIVORS: Final = WAITERS | {"nccl.socket.closed", "gloo.closed", "gloo.reset"}
 # What a process prints of its own end, without saying what led to it.
 LAST_WORDS: Final = frozenset(("cuda.error", "nccl.cuda.failure", "python.exception", "process.abort"))
+# Of so many that print alike the process numbers are looked up.
+MAX_RESOLVED: Final = 256
 # A rule this strong rests on a record of the fault itself; it stands alone where it explains nothing of the failure.
 STANDS_ALONE: Final = 0.8
 NOBODY_NAMED: Final = "no line says which process or device it is; the log of every rank would decide"
@@ -94,7 +96,7 @@ def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, r
 def _concluded(
     episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported
 ) -> tuple[list[Resolved], list[Conclusion]]:
-    items = [Resolved(episode=e, subject=link_of(placement.subject(e.first), e.attributes)) for e in episodes]
+    items = [_resolved(episode, placement) for episode in episodes]
     silent = _silent_ranks(items, placement, reported)
     stalls = [item for item in items if item.episode.name in DURING]
     items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
@@ -117,6 +119,20 @@ def _concluded(
         return items, [_unknown(items, failures, placement, reported, silent), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
     return items, [main, *_alone([*beside, *loose], placement, main.culprits)]
+
+
+def _resolved(episode: Episode, placement: PlacementMap) -> Resolved:
+    subject = link_of(placement.subject(episode.first), episode.attributes)
+    if len(episode.crowd) < 2:
+        return Resolved(episode=episode, subject=subject)
+    members = episode.crowd.values()
+    ranks = {member.rank for member in members if member.rank is not None}
+    if len(members) <= MAX_RESOLVED:
+        nameless = [member for member in members if member.rank is None]
+        found = (placement.resolve(Entity(node=m.node or None, pid=m.pid), m.aligned_time_unix_nano) for m in nameless)
+        ranks |= {entity.rank for entity in found if entity.rank is not None}
+    # The subject is who printed the first line: what the episode says holds for all of them.
+    return Resolved(episode=episode, subject=Entity(link=subject.link), crowd_ranks=frozenset(ranks))
 
 
 def _accompanied(conclusion: Conclusion, items: list[Resolved]) -> Conclusion:
@@ -168,11 +184,28 @@ def _lives_on(chain: Chain, items: list[Resolved]) -> bool:
     rank, node, root = chain.subject.rank, chain.subject.node, chain.root_item.episode.first
     if not chain.rule.dies:
         return False
-    survivors = [item for item in items if item.episode.name in SURVIVORS and item.subject.rank is not None]
+    survivors = [item for item in items if item.episode.name in SURVIVORS]
     if chain.rule.scope == "node":
-        ours = [item for item in survivors if node is not None and item.subject.node == node]
-        return any(order(root, item.episode.first) != "after" for item in ours)
-    return any(item.subject.rank == rank and order(root, item.episode.first) == "before" for item in survivors)
+        ours = [line for item in survivors if node is not None for line in _lines_on(item, node)]
+        return any(order(root, line) != "after" for line in ours)
+    if rank is None:
+        return False
+    return any(order(root, line) == "before" for item in survivors for line in _lines_of(item, rank))
+
+
+def _lines_on(item: Resolved, node: str) -> list[Stamped]:
+    """The first lines of the ranks of a node."""
+    if not item.episode.crowd:
+        return [item.episode.first] if item.subject.node == node and item.subject.rank is not None else []
+    return [member for member in item.episode.crowd.values() if member.node == node]
+
+
+def _lines_of(item: Resolved, rank: int) -> list[Stamped]:
+    """The first line of a rank."""
+    if not item.episode.crowd:
+        return [item.episode.first] if item.subject.rank == rank else []
+    member = item.episode.crowd.get(str(rank))
+    return [] if member is None else [member]
 
 
 def _explains_failure(chain: Chain) -> bool:
@@ -272,7 +305,7 @@ def _unknown(
     first = min(failures, key=lambda item: canonical(item.episode.first))
     steps = [Step(item=first, role="symptom")]
     for item in items:
-        last_word = item.subject.rank in silent and item.episode.name in LAST_WORDS
+        last_word = bool(item.ranks & set(silent)) and item.episode.name in LAST_WORDS
         if item is not first and (item.episode.first.role == "symptom" or last_word):
             why = "the rank's own last words" if last_word else "the same failure, as another line reports it"
             steps.append(step(item, "symptom", 0, why, steps))
@@ -295,7 +328,7 @@ def _unknown(
 
 def has_last_words(steps: list[Step], ranks: list[int]) -> bool:
     """Whether one of these ranks says of its own end."""
-    return any(one.item.subject.rank in ranks and one.item.episode.name in LAST_WORDS for one in steps)
+    return any(one.item.ranks & set(ranks) and one.item.episode.name in LAST_WORDS for one in steps)
 
 
 def _why_unknown(placement: PlacementMap, reported: Reported) -> str:
@@ -311,15 +344,15 @@ def _why_unknown(placement: PlacementMap, reported: Reported) -> str:
 
 def _silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Reported) -> list[int]:
     """Ranks that are known, whose logs were read past the window, and that did not report what the others report."""
-    waits = [item for item in items if item.episode.name in WAITERS and item.subject.rank is not None]
+    waits = [item for item in items if item.episode.name in WAITERS and item.ranks]
     known = set(placement.ranks)
     if not waits:
         return []
     if placement.world_size is None and reported.all_ended:
-        return unheard_of({item.subject.rank for item in items if item.episode.name in REPORTS} - {None})
+        return unheard_of({rank for item in items if item.episode.name in REPORTS for rank in item.ranks})
     if placement.world_size is None or len(known) < placement.world_size:
         return []
-    silent = sorted(known - {item.subject.rank for item in waits})
+    silent = sorted(known.difference(*(item.ranks for item in waits)))
     if not silent or len(silent) * 2 > len(known):
         return []
     window_ns = max(item.episode.end_ns for item in waits)

@@ -57,7 +57,7 @@ def _progress(name: str, offset: int, *, at_s: int = 0, rank: int | None = None,
 def test_the_one_rank_that_waits_elsewhere_than_all_others_is_out_of_step(seqs: list[int], odd: list[int]) -> None:
     items = _derived(*(_waits(rank, seq) for rank, seq in enumerate(seqs)))
     assert _found("collective.mismatch", items) == odd
-    assert len(items) == len(seqs), "its line stands for it once"
+    assert len(items) == len(set(seqs)), "its line stands for it once"
 
 
 def _states(rank: int, other: int) -> Event:

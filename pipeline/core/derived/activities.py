@@ -28,7 +28,7 @@ def unfinished(scene: Scene) -> Changes:
     stalls = scene.stalls
     if not stalls:
         return
-    reporters = {stall.subject.rank for stall in stalls}
+    reporters: set[int | None] = {rank for stall in stalls for rank in (stall.ranks or (None,))}
     steps = lasts(scene.named("train.step"))
     finished = lasts(scene.named("checkpoint.saved"))
     for item, event in _newest(scene.named("checkpoint.started")):
@@ -97,7 +97,7 @@ def _who(item: Resolved, reporters: set[int | None], scene: Scene) -> Entity:
         return item.subject
     if scene.silent is not None:
         return scene.rank(scene.silent)
-    stuck = {one.subject.rank for one in scene.named(*_OWN_HANG)}
+    stuck = {rank for one in scene.named(*_OWN_HANG) for rank in (one.ranks or (None,))}
     if len(stuck) == 1 and reporters == stuck and item.subject.rank is None and None not in stuck:
         return scene.named(*_OWN_HANG)[0].subject
     return Entity(node=item.subject.node) if item.subject.rank is None else Entity()

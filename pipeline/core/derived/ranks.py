@@ -1,13 +1,14 @@
 """Whom reports name, and who is out of step with the others."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from pipeline.core.chains import Resolved
 from pipeline.core.derived.scene import Changes, Scene, as_event
-from pipeline.core.order import canonical
+from pipeline.core.order import Place, canonical
 from schemas.records import Entity
 
 # Reports that name ranks which are missing or behind. Of more than so many nobody is the odd one.
@@ -21,6 +22,10 @@ MAX_NAMED: Final = 4
 MAX_GAP: Final = 256
 # Lines about a collective that does not fit: the end that notices is not the end that is wrong.
 _NOTICED: Final = ("gloo.mismatch", "nccl.mismatch")
+
+
+# A place in time of a member of a crowd.
+Start = tuple[int, int, str, str, int]
 
 
 def named(scene: Scene) -> Changes:
@@ -53,11 +58,13 @@ def odd_of_statements(scene: Scene) -> Changes:
 
 def odd_of_waiters(scene: Scene) -> Changes:
     """The one rank that waits in another collective than all others, which agree."""
-    first: dict[int, Resolved] = {}
-    for item in sorted(scene.named("nccl.watchdog.timeout"), key=lambda item: canonical(item.episode.first)):
-        if item.subject.rank is not None and item.episode.attributes.get("seq", "").isdecimal():
-            first.setdefault(item.subject.rank, item)
-    waits = {rank: _signature(item) for rank, item in first.items()}
+    first: dict[int, tuple[Place | Start, Resolved]] = {}
+    for item in scene.named("nccl.watchdog.timeout"):
+        if item.episode.attributes.get("seq", "").isdecimal():
+            for rank, begun in _begun(item):
+                if rank not in first or begun < first[rank][0]:
+                    first[rank] = begun, item
+    waits = {rank: _signature(item) for rank, (_, item) in first.items()}
     counts = Counter(waits.values())
     if len(counts) != 2 or len(waits) < 3 or min(counts.values()) != 1:
         return
@@ -65,12 +72,21 @@ def odd_of_waiters(scene: Scene) -> Changes:
     if abs(int(common[0]) - int(single[0])) > MAX_GAP:
         return
     (rank,) = (rank for rank, wait in waits.items() if wait == single)
+    _, item = first[rank]
     differ = f"{single[1]} number {single[0]}, the others {common[1]} number {common[0]}"
     event = msgspec.structs.replace(
-        first[rank].episode.first, name="collective.mismatch", role="cause", label="software/collective_mismatch",
-        attributes={**first[rank].episode.attributes, "rank": str(rank), "differ": differ},
+        item.episode.first, name="collective.mismatch", role="cause", label="software/collective_mismatch",
+        attributes={**item.episode.first.attributes, "rank": str(rank), "differ": differ},
     )  # fmt: skip
-    yield id(first[rank]), [as_event(first[rank], event, first[rank].subject)]
+    found = as_event(item, event, scene.rank(rank))
+    yield id(item), [found] if len(item.ranks) == 1 else [item, found]
+
+
+def _begun(item: Resolved) -> Iterator[tuple[int, Place | Start]]:
+    """Each rank of an item, and the place in time of its line."""
+    if not item.episode.crowd:
+        return ((rank, canonical(item.episode.first)) for rank in item.ranks)
+    return ((m.rank, m.place) for m in item.episode.crowd.values() if m.rank is not None)
 
 
 def _signature(item: Resolved) -> tuple[str, str, str]:
