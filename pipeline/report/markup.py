@@ -2,6 +2,7 @@
 
 from html import escape
 from typing import Final
+from urllib.parse import quote
 
 from pipeline.report.words import visible
 
@@ -42,3 +43,8 @@ def _attribute(key: str, value: str | int | bool | None) -> str:
     if value is None or value is False:
         return ""
     return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'
+
+
+def fragment(name: str) -> str:
+    """The address of the element with this id on the same page."""
+    return f"#{quote(visible(name))}"
