@@ -6,8 +6,8 @@ logarithm of the time between them, and that time is written there: 1 ms, 1 s an
 strokes cut the axis where a gap is drawn far shorter than the others would have it. Columns of one time are one tick.
 
 The map from time to place is monotone: bounds that are drawn apart are apart. Bounds that reach beyond the first or the
-last moment end in a margin of fixed width. A moment without a time stands behind the one told before it, which says
-nothing of when it was.
+last moment are drawn at the scale of the gap beside it, as far as a margin of fixed width allows. A moment without a
+time stands behind the one told before it, which says nothing of when it was.
 """
 
 from collections.abc import Sequence
@@ -72,13 +72,18 @@ class Axis:
             return exact[0]
         (first_ns, first), (last_ns, last) = self.times[0], self.times[-1]
         if at_ns < first_ns:
-            return first - (first - self.left) * _share(first_ns - at_ns, first_ns - self.earliest_ns)
+            return first - self._margin(first_ns - at_ns, first_ns - self.earliest_ns, self.gaps)
         if at_ns > last_ns:
-            return last + (self.right - last) * _share(at_ns - last_ns, self.latest_ns - last_ns)
+            return last + self._margin(at_ns - last_ns, self.latest_ns - last_ns, self.gaps[::-1])
         for (before_ns, before), (after_ns, after) in pairwise(self.times):
             if before_ns < at_ns < after_ns:
                 return before + (after - before) * _share(at_ns - before_ns, after_ns - before_ns)
         return last
+
+    def _margin(self, ns: int, longest_ns: int, gaps: list[Gap]) -> float:
+        """How far from the outermost moment `ns` beyond it are drawn, at the scale of the first of the gaps."""
+        scale = next(((gap.right - gap.left) / gap.ns for gap in gaps if gap.ns), MARGIN)
+        return min(MARGIN, longest_ns * scale) * _share(ns, longest_ns)
 
 
 def axis_of(moments: Sequence[Moment], left: float, right: float) -> Axis:

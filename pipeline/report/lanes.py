@@ -5,7 +5,7 @@ numbers. Steps of one rank share a lane however much of the place each of them n
 lane, so that 16,384 of them take no more room than two.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,8 @@ _WEIGHT: Final = {"root": 0, "cascade": 1, "symptom": 2, "context": 3}
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """One row: whose it is, on which node, what else tells it apart, the numbers of its steps; is it the culprit's own,
-    and is it one of a rank that prints nothing.
+    """One row: whose it is, on which node, what else tells it apart, the numbers of its steps; whether it is the
+    culprit's own, of a rank that prints nothing, of many ranks.
     """
 
     who: str
@@ -29,6 +29,7 @@ class Lane:
     steps: tuple[int, ...] = ()
     culprit: bool = False
     silent: bool = False
+    many: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +122,14 @@ def _lane(spot: _Spot, culprit: bool, incident: Incident) -> Lane:
         steps=tuple(step.step for step in spot.steps),
         culprit=culprit,
         silent=spot.rank is not None and spot.rank in incident.blast_radius.silent_ranks,
+        many=bool(spot.ranks),
     )
 
 
 def _label(spot: _Spot) -> tuple[str, str, str]:
     if spot.ranks:
-        return words.counted(spot.alike, "rank"), "", words.rank_list(spot.ranks)
+        more = " …" if spot.alike > len(spot.ranks) else ""
+        return words.counted(spot.alike, "rank"), "", f"{words.rank_list(spot.ranks)}{more}"
     if spot.rank is not None:
         return f"rank {spot.rank}", spot.node, spot.device
     if spot.device == "job":
@@ -156,7 +159,7 @@ def _is_node(spot: _Spot) -> bool:
     return spot.rank is None and not spot.device and not spot.ranks
 
 
-def _with_silent(lanes: list[Lane], incident: Incident, spots: Iterable[_Spot]) -> list[Lane]:
+def _with_silent(lanes: list[Lane], incident: Incident, spots: Sequence[_Spot]) -> list[Lane]:
     """Lanes of ranks that print nothing go above all that others print of them, but below the root."""
     seen = {spot.rank for spot in spots}
     quiet = [rank for rank in incident.blast_radius.silent_ranks if rank not in seen]
@@ -169,8 +172,13 @@ def _with_silent(lanes: list[Lane], incident: Incident, spots: Iterable[_Spot]) 
         ]
     else:
         some = any(rank in accused for rank in quiet)
-        rows = [Lane(who=f"{len(quiet):,} silent ranks", detail=words.rank_list(quiet), culprit=some, silent=True)]
-    after = sum(lane.culprit for lane in lanes[:1])
+        rows = [
+            Lane(
+                who=f"{len(quiet):,} silent ranks", detail=words.rank_list(quiet), culprit=some, silent=True, many=True
+            )
+        ]
+    roots = {step.step for spot in spots for step in spot.steps if step.role == "root"}
+    after = sum(not roots.isdisjoint(lane.steps) for lane in lanes[:1])
     return [*lanes[:after], *rows, *lanes[after:]]
 
 
@@ -180,9 +188,9 @@ def _at_most(lanes: list[Lane], spots: Sequence[_Spot]) -> list[Lane]:
         return lanes
     weight = {step.step: _WEIGHT[step.role] for spot in spots for step in spot.steps}
 
-    def telling(number: int) -> tuple[bool, bool, int, int]:
+    def telling(number: int) -> tuple[bool, int, int]:
         lane = lanes[number]
-        return not lane.culprit, not lane.silent, min((weight[step] for step in lane.steps), default=9), number
+        return not lane.culprit and not lane.many, min((weight[step] for step in lane.steps), default=1), number
 
     kept = set(sorted(range(len(lanes)), key=telling)[: MAX_LANES - 1])
     folded = [lane for number, lane in enumerate(lanes) if number not in kept]
