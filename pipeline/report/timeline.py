@@ -23,6 +23,7 @@ Anchor = Callable[[int], str]
 
 MAX_MARKS: Final = 40
 _LEAST_WIDTH: Final = 900
+_MOST_WIDTH: Final = 1300
 _COLUMN: Final = 40
 _GUTTER: Final = 195
 _RIGHT: Final = 110
@@ -91,7 +92,8 @@ def _drawing(incident: Incident) -> _Drawing:
     steps = incident.chain[:MAX_MARKS]
     lanes = lanes_of(incident, steps)
     moments = _moments(incident, steps)
-    width = max(_LEAST_WIDTH, _GUTTER + _RIGHT + _COLUMN * (len(moments) + 2))
+    wanted = _GUTTER + _RIGHT + _COLUMN * (len(moments) + 2)
+    width = min(max(_LEAST_WIDTH, wanted), _MOST_WIDTH)
     axis = axis_of(moments, _GUTTER, width - _RIGHT)
     lane_of = {number: row for row, lane in enumerate(lanes) for number in lane.steps}
     leading = {edge.from_ for edge in incident.edges}
