@@ -45,7 +45,8 @@ class _Spot:
 
 
 def lanes_of(incident: Incident, steps: Sequence[ChainStep]) -> list[Lane]:
-    """The lanes from top to bottom: in the order of telling, those of a node together, many ranks and the job last.
+    """The lanes from top to bottom: the root and its node, then in the order of telling, those of a node together, many
+    ranks and the job last.
 
     Silent ranks have a lane without steps. At most MAX_LANES: the least telling ones share the last lane.
     """
@@ -100,17 +101,20 @@ def _merged(one: _Spot, other: _Spot) -> _Spot:
 
 
 def _together(spots: Sequence[_Spot]) -> list[_Spot]:
-    """Spots of a node beside each other where its first one stands; many ranks and the whole job go last."""
-    first: dict[str, int] = {}
-    for number, spot in enumerate(spots):
-        first.setdefault(spot.node or f"\0{number}", number)
+    """Spots of a node beside each other; roots and their nodes first, many ranks and the whole job last."""
+    nodes = [spot.node or f"\0{number}" for number, spot in enumerate(spots)]
+    broken = {node for node, spot in zip(nodes, spots, strict=True) if _has_root(spot)}
 
-    def place(numbered: tuple[int, _Spot]) -> tuple[int, int, int]:
-        number, spot = numbered
+    def place(number: int) -> tuple[int, bool, int, bool, int]:
+        spot, node = spots[number], nodes[number]
         last = 2 if spot.device == "job" and spot.rank is None else 1 if spot.ranks else 0
-        return last, first[spot.node or f"\0{number}"], number
+        return last, node not in broken, nodes.index(node), not _has_root(spot), number
 
-    return [spot for _, spot in sorted(enumerate(spots), key=place)]
+    return [spots[number] for number in sorted(range(len(spots)), key=place)]
+
+
+def _has_root(spot: _Spot) -> bool:
+    return any(step.role == "root" for step in spot.steps)
 
 
 def _lane(spot: _Spot, culprit: bool, incident: Incident) -> Lane:
@@ -177,7 +181,7 @@ def _with_silent(lanes: list[Lane], incident: Incident, spots: Sequence[_Spot]) 
                 who=f"{len(quiet):,} silent ranks", detail=words.rank_list(quiet), culprit=some, silent=True, many=True
             )
         ]
-    roots = {step.step for spot in spots for step in spot.steps if step.role == "root"}
+    roots = {step.step for spot in spots if _has_root(spot) for step in spot.steps}
     after = sum(not roots.isdisjoint(lane.steps) for lane in lanes[:1])
     return [*lanes[:after], *rows, *lanes[after:]]
 

@@ -263,17 +263,21 @@ def _clocks(drawing: _Drawing) -> list[Html]:
 
 
 def _bars(drawing: _Drawing) -> list[Html]:
-    cause = {edge.to: edge for edge in drawing.incident.edges}
-    return [bar for mark in drawing.marks.values() if (bar := _bar(mark, drawing, cause.get(mark.step.step)))]
+    earlier: dict[int, float] = {}
+    for edge in drawing.incident.edges:
+        cause = drawing.marks.get(edge.from_)
+        if cause is not None and edge.order == "certain":
+            earlier[edge.to] = max(cause.x, earlier.get(edge.to, 0.0))
+    return [bar for mark in drawing.marks.values() if (bar := _bar(mark, drawing, earlier.get(mark.step.step)))]
 
 
-def _bar(mark: _Mark, drawing: _Drawing, cause: Edge | None) -> Html | None:
+def _bar(mark: _Mark, drawing: _Drawing, earlier: float | None) -> Html | None:
+    """What is open of a step's time; of one without a time, all that is behind the last certain cause at `earlier`."""
     axis, at_ns = drawing.axis, words.instant_ns(mark.step.when)
     if not axis.times:
         return None
     if not at_ns:
-        known = drawing.marks.get(cause.from_) if cause is not None and cause.order == "certain" else None
-        left = known.x if known is not None else axis.left
+        left = axis.left if earlier is None else earlier
         return tag("path", d=f"M{_px(left)} {_px(mark.y)}H{_px(axis.right)}", class_="bar untimed")
     error = _bounded(mark.step.error_ns or 0)
     if not error:

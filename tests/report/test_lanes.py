@@ -46,6 +46,15 @@ def test_the_root_is_on_top_its_node_beside_it_many_ranks_and_the_job_below() ->
     assert found[3].detail == "ranks 1-4"
 
 
+def test_what_came_before_on_another_node_stays_below_the_root() -> None:
+    found = lanes(
+        step(1, "rank 9 on n2", role="context"), step(2, "rank 4 on n1", role="context"),
+        step(3, "mlx5_0 on n1", role="root"), step(4, "rank 2 on n2", role="symptom"),
+    )  # fmt: skip
+
+    assert [lane.who for lane in found] == ["mlx5_0", "rank 4", "rank 9", "rank 2"]
+
+
 def test_ranks_that_are_not_all_named_are_still_counted() -> None:
     (lane,) = lanes(step(1, "1023 ranks", ranks=list(range(64))))
 
