@@ -26,7 +26,9 @@ _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Where a command lives, what its one line of help says, and the extra that brings what it imports."""
+    """Where a command lives, what its one line of help says, and the extra that brings what it imports. `prepare`: the
+    function of its module that is given the arguments before they are parsed.
+    """
 
     name: str
     module: str
@@ -34,11 +36,12 @@ class Command:
     panel: str
     help: str
     extra: str = ""
+    prepare: str = ""
 
 
 COMMANDS: Final[tuple[Command, ...]] = (
     Command(
-        name="diagnose", module="pipeline.commands.diagnose", function="diagnose", panel=LOOK,
+        name="diagnose", module="pipeline.commands.diagnose", function="diagnose", panel=LOOK, prepare="with_page_name",
         help="Find the root cause in a folder of logs. Needs no Kafka and no ClickHouse.",
     ),
     Command(
@@ -146,6 +149,15 @@ def _called(arguments: list[str]) -> str:
     return next((a for a in arguments if not a.startswith("-")), "")
 
 
+def _prepared(arguments: list[str]) -> list[str]:
+    called = _called(arguments)
+    for command in COMMANDS:
+        if command.name == called and command.prepare:
+            prepared: list[str] = getattr(import_module(command.module), command.prepare)(arguments)
+            return prepared
+    return arguments
+
+
 def _is_of_rules(error: Exception) -> bool:
     """Say so where a site's own signals or causes are wrong."""
     from pipeline.report.words import visible
@@ -176,7 +188,7 @@ def _drop_output() -> None:
 
 def _run() -> None:
     try:
-        build(_called(sys.argv[1:]))()
+        build(_called(sys.argv[1:]))(_prepared(sys.argv[1:]))
     finally:
         try:
             sys.stdout.flush()

@@ -9,19 +9,10 @@ from msgspec import Struct
 
 from pipeline.engine import Engine
 from pipeline.folder import FolderPlan, plan
+from pipeline.notes import Note
 from pipeline.progress import ReadingProgress
 from pipeline.reader import records
 from schemas.records import Gap, Incident, RawBatch
-
-
-class Note(Struct, frozen=True, kw_only=True):
-    """An ending that is no incident, and the line that says so."""
-
-    class_: str = msgspec.field(name="class")
-    why: str
-    source: str
-    line_no: int | None
-    text: str
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):

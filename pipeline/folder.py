@@ -257,6 +257,8 @@ def _not_a_log(text: str, path: Path) -> str | None:
         return "JSON document; this kind is not read yet"
     if head.startswith(("\x80\x02", "\x80\x03", "\x80\x04", "\ufffd\x02", "\ufffd\x04")):
         return "pickle; this kind is not read yet, and never executed"
+    if head.lstrip()[:14].lower() == "<!doctype html":  # such as the page of an earlier `--html`
+        return "web page; not read"
     return None
 
 

@@ -1,13 +1,32 @@
 """The real parts, one of each for the whole test session. A test that uses one carries its marker."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser, async_playwright
 
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.kafka_jars import fetch_kafka_jars
+
+# Never to a display, never to the outside: no updates, no sync, no background traffic.
+_CHROMIUM_FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """The Chromium of the system; the tests download none."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    assert found, "install chromium (Debian: apt-get install chromium) to run the tests marked browser"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=found, args=_CHROMIUM_FLAGS, headless=True)
+        yield browser
+        await browser.close()
 
 
 @pytest.fixture(scope="session")

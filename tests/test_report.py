@@ -6,6 +6,7 @@ from typing import get_args
 import msgspec
 import pytest
 
+from pipeline.notes import Note
 from pipeline.report import look_of, render_diagnosis, render_html, render_table, render_text, words
 from pipeline.report.class_words import CLASS_WORDS
 from schemas.records import Action, Coverage, Culprit, Gap, Incident
@@ -37,6 +38,10 @@ def with_text(incident: Incident, text: str) -> Incident:
     culprits = [replace(incident.culprits[0], node=text, gpu_uuid=text)]
     action = replace(incident.action, target=text, why=text, reference=text)
     return replace(incident, chain=chain, culprits=culprits, action=action, explanation=text, class_=text)
+
+
+def note(text: str) -> Note:
+    return Note(class_="scheduler/time_limit", why=text, source=text, line_no=None, text=text)
 
 
 def test_the_first_lines_say_what_broke_where_and_what_to_do() -> None:
@@ -112,7 +117,7 @@ def test_control_characters_and_markup_of_a_log_line_never_reach_the_terminal() 
 
 
 def test_a_page_in_a_file_needs_nothing_else_and_runs_nothing() -> None:
-    page = render_html([with_text(load("fell_off_the_bus"), HOSTILE)], [], [HOSTILE])
+    page = render_html([with_text(load("fell_off_the_bus"), HOSTILE)], [], [note(HOSTILE)])
 
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
@@ -124,13 +129,13 @@ def test_a_page_in_a_file_needs_nothing_else_and_runs_nothing() -> None:
 
 
 def test_a_page_with_several_incidents_lists_them_and_links_to_each() -> None:
-    page = render_html(every(), [Gap(source="core.bin", reason="kind is not read yet")], ["time limit was reached"])
+    page = render_html(every(), [Gap(source="core.bin", reason="kind is not read yet")], [note("its time was up")])
 
     for incident in every():
         assert f'href="#incident-{incident.incident_id}"' in page
         assert f'id="incident-{incident.incident_id}"' in page
     assert "core.bin: kind is not read yet" in page
-    assert "time limit was reached" in page
+    assert "Its time was up." in page
 
 
 def test_a_page_without_incidents_says_so() -> None:

@@ -10,9 +10,12 @@ import typer
 from pipeline.diagnose import Diagnosis, diagnose_plan
 from pipeline.folder import missing_in, plan
 from pipeline.manifest import ManifestError
+from pipeline.page_file import DEFAULT_PAGE, not_replaceable, with_page_name, write_page
 from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
-from pipeline.report.words import visible
+from pipeline.report.words import listed, visible
+
+__all__ = ["diagnose", "with_page_name"]
 
 FOUND, USAGE, UNREADABLE = 1, 2, 3
 
@@ -23,7 +26,13 @@ def diagnose(
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="[FILE.html]", help=f"Also write a page that needs nothing else; without a name: {DEFAULT_PAGE}."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --html replace a file that is no such page.")] = False,
     node: Annotated[str, typer.Option(help="Node of files that do not say theirs.")] = "",
 ) -> None:
     """Find the root cause in a folder of logs.
@@ -33,7 +42,11 @@ def diagnose(
     Exit code 0: no incident, 1: incident found, 2: usage, 3: input that cannot be read.
 
     Examples: rootrank diagnose ./logs      rootrank diagnose ./logs --json      rootrank diagnose kern.log rank*.log
+    rootrank diagnose ./logs --html      rootrank diagnose ./logs --html incident.html
     """
+    if html is not None and not force and (reason := not_replaceable(html)):
+        typer.echo(f"rootrank: {visible(reason)}", err=True)
+        raise typer.Exit(USAGE)
     missing = missing_in(paths)
     if missing is not None:
         typer.echo(f"rootrank: {visible(missing)}", err=True)
@@ -57,18 +70,21 @@ def diagnose(
         else:
             problems.append(nothing)
     if html is not None:
-        problems += _write_page(diagnosis, html)
+        problems += _write_page(diagnosis, html, paths)
     for problem in problems:
         typer.echo(f"rootrank: {visible(problem)}", err=True)
     raise typer.Exit(UNREADABLE if problems else FOUND if diagnosis.incidents else 0)
 
 
-def _write_page(diagnosis: Diagnosis, path: Path) -> list[str]:
-    """Write the page; what went wrong, if it did."""
+def _write_page(diagnosis: Diagnosis, file: Path, paths: list[Path]) -> list[str]:
+    """Write the page and say so; what went wrong, if it did."""
+    gaps = [*diagnosis.gaps, *diagnosis.unreadable]
+    read = listed([visible(str(path)) for path in paths])
     try:
-        path.write_text(_page(diagnosis), encoding="utf-8")
+        write_page(file, render_html(diagnosis.incidents, gaps, diagnosis.notes, read=read))
     except OSError as error:
-        return [f"cannot write the page to {path}: {error.strerror}; name a file in a folder you may write"]
+        return [f"cannot write the page to {file}: {error.strerror}; name a file in a folder you may write"]
+    typer.echo(f"rootrank: wrote {visible(str(file))}", err=True)
     return []
 
 
@@ -84,7 +100,3 @@ def _print(diagnosis: Diagnosis, *, as_json: bool) -> None:
     look = look_of(sys.stdout)
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
     sys.stdout.write(render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), width=look.width, color=look.color))
-
-
-def _page(diagnosis: Diagnosis) -> str:
-    return render_html(diagnosis.incidents, [*diagnosis.gaps, *diagnosis.unreadable], _notes(diagnosis))

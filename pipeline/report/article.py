@@ -1,16 +1,15 @@
 """One incident as HTML: one sentence and what to do first, the proof below. The same on the web page and in a file."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from pipeline.report import words
-from pipeline.report.markup import Html, joined, tag
+from pipeline.report.legend import legend
+from pipeline.report.markup import Html, fragment, joined, tag
+from pipeline.report.timeline import render_timeline, symbol
 from schemas.records import Alternative, ChainStep, Culprit, Incident
 
 Link = Callable[[str], str | None]
 """From an incident's id to the address of its page or place; None where it has none."""
-
-_ROLE_WORDS: Final = {"root": "root cause", "cascade": "followed", "symptom": "symptom", "context": "context"}
 
 
 def render_article(incident: Incident, link: Link) -> Html:
@@ -19,6 +18,7 @@ def render_article(incident: Incident, link: Link) -> Html:
         "article",
         _head(incident),
         tag("div", _action(incident), _why_unknown(incident), _not_watched(incident), class_="lead"),
+        _timeline(incident),
         _chain(incident),
         tag("div", _not_network(incident), _alternatives(incident), class_="columns"),
         _facts(incident),
@@ -47,7 +47,12 @@ def culprits(incident: Incident) -> Html:
     if not incident.culprits:
         sure = f"{words.percent(incident.confidence)} sure of the class"
         return tag("p", tag("strong", "No culprit named"), " ", tag("span", sure, class_="sure"), class_="culprit none")
-    return joined(*(_culprit(c, c.confidence or incident.confidence) for c in incident.culprits))
+    shown = incident.culprits[: words.LIST_LIMIT]
+    rest = len(incident.culprits) - len(shown)
+    return joined(
+        *(_culprit(c, c.confidence or incident.confidence) for c in shown),
+        tag("p", f"… and {words.grouped(rest)} more", class_="culprit none") if rest else None,
+    )
 
 
 def time_tag(when: str | None, *, on_day: str = "") -> Html | None:
@@ -86,11 +91,21 @@ def _head(incident: Incident) -> Html:
     )
 
 
-def _identifiers(incident: Incident) -> Html | None:
-    found = [pair for culprit in incident.culprits for pair in words.identifiers(culprit)]
-    if not found:
-        return None
-    return tag("p", *(tag("span", f"{noun} ", tag("code", value)) for noun, value in found), class_="identifiers")
+def _identifiers(incident: Incident) -> Html:
+    """What the parts are called, for whoever must find them: of several culprits, whose each is."""
+    shown = incident.culprits[: words.LIST_LIMIT]
+    return joined(
+        *(
+            tag(
+                "p",
+                tag("b", words.place(culprit)) if len(shown) > 1 else None,
+                *(tag("span", f"{noun} ", tag("code", value)) for noun, value in found),
+                class_="identifiers",
+            )
+            for culprit in shown
+            if (found := words.identifiers(culprit))
+        )
+    )
 
 
 def _action(incident: Incident) -> Html:
@@ -120,19 +135,38 @@ def _reference(reference: str) -> Html:
 def _why_unknown(incident: Incident) -> Html | None:
     if not incident.why_unknown:
         return None
-    return tag("section", tag("h2", "What would decide it"), tag("p", incident.why_unknown), class_="question")
+    return tag(
+        "section", tag("h2", "What would decide it"), tag("p", words.sentence(incident.why_unknown)), class_="question"
+    )
+
+
+def _step_name(incident: Incident, number: int) -> str:
+    return f"step-{incident.incident_id}-{number}"
+
+
+def _timeline(incident: Incident) -> Html | None:
+    drawing = render_timeline(incident, lambda number: fragment(_step_name(incident, number)))
+    if drawing is None:
+        return None
+    day = words.first_day(incident)
+    return tag(
+        "section",
+        tag("h2", "Timeline", tag("small", f"{day} UTC") if day else None),
+        tag("figure", tag("div", drawing, class_="scroll"), legend(incident)),
+        class_="timeline-part",
+    )
 
 
 def _chain(incident: Incident) -> Html | None:
     if not incident.chain:
         return None
-    day = words.day(incident.started_at or incident.chain[0].when)
+    day = words.first_day(incident)
     because = words.because(incident)
     folded = incident.suppressed.count
     return tag(
         "section",
         tag("h2", "How it went", tag("small", f"{day} UTC") if day else None),
-        tag("ol", *(_step(step, because.get(step.step, []), day) for step in incident.chain), class_="chain"),
+        tag("ol", *(_step(step, because.get(step.step, []), day, incident) for step in incident.chain), class_="chain"),
         tag("p", _suppressed(incident), class_="quiet") if folded else None,
         class_="proof",
     )
@@ -145,10 +179,11 @@ def _suppressed(incident: Incident) -> str:
     return f"{total} that repeat this are folded away{f': {detail}' if detail else ''}."
 
 
-def _step(step: ChainStep, because: Sequence[str], day: str) -> Html:
+def _step(step: ChainStep, because: Sequence[str], day: str, incident: Incident) -> Html:
     return tag(
         "li",
-        tag("span", _ROLE_WORDS[step.role], class_="role"),
+        tag("span", words.ROLE_WORDS[step.role], class_="role"),
+        symbol(step.role, step.step),
         tag(
             "div",
             tag("p", *_step_head(step, day), class_="step-head"),
@@ -156,13 +191,13 @@ def _step(step: ChainStep, because: Sequence[str], day: str) -> Html:
             tag("p", *_step_foot(step, because), class_="quiet"),
         ),
         class_=f"step {step.role}",
+        id=_step_name(incident, step.step),
     )
 
 
 def _step_head(step: ChainStep, day: str) -> list[Html | None]:
     lag = words.lag(step.lag_ns) if step.role != "root" else ""
     return [
-        tag("span", step.step, class_="number"),
         tag("strong", words.short(step.where), class_="where"),
         time_tag(step.when, on_day=day) or tag("span", "time not known"),
         tag("span", words.error(step.error_ns), class_="error") if step.error_ns is not None else None,
@@ -193,7 +228,7 @@ def _not_network(incident: Incident) -> Html | None:
 
 
 def _alternatives(incident: Incident) -> Html | None:
-    return _listed("Less likely", [_alternative(a) for a in incident.alternatives], "alternatives")
+    return _listed("Considered, less likely", [_alternative(a) for a in incident.alternatives], "alternatives")
 
 
 def _alternative(alternative: Alternative) -> str:
@@ -211,13 +246,16 @@ def _facts(incident: Incident) -> Html:
         ("Detected", words.clock(incident.detected_at)),
         ("Ended", words.clock(incident.ended_at)),
         ("Watched", ", ".join(words.watched(incident.coverage))),
-        ("Labels", ", ".join(incident.labels)),
         ("Class", incident.class_),
         ("Cluster", incident.cluster),
         ("Incident", f"{incident.incident_id}, revision {incident.revision}"),
         ("Engine", f"{incident.engine.version}, rules {incident.engine.rules_digest[:12]}"),
+        ("Labels", ", ".join(incident.labels)),
     )
-    pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value)
+    pairs = (
+        tag("div", tag("dt", name), tag("dd", value), class_="wide" if name == "Labels" else None)
+        for name, value in facts if value
+    )  # fmt: skip
     return tag("section", tag("h2", "Facts"), tag("dl", *pairs), class_="facts")
 
 

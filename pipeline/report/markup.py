@@ -1,11 +1,13 @@
-"""HTML as values: a string child is always escaped and made visible, so no call can forget to."""
+"""HTML as values: a string child is always escaped, made visible and bounded, so no call can forget to."""
 
 from html import escape
 from typing import Final
+from urllib.parse import quote
 
-from pipeline.report.words import visible
+from pipeline.report.words import TEXT_LIMIT, shortened, visible
 
 _VOID: Final = frozenset({"meta", "link", "br"})
+_LIMIT: Final = 2 * TEXT_LIMIT  # of what nobody has shortened before
 
 
 class Html(str):
@@ -34,11 +36,16 @@ def joined(*children: Child) -> Html:
 
 
 def _child(child: str | int) -> str:
-    return child if isinstance(child, Html) else escape(visible(str(child)))
+    return child if isinstance(child, Html) else escape(shortened(str(child), _LIMIT))
 
 
 def _attribute(key: str, value: str | int | bool | None) -> str:
     name = key.rstrip("_").replace("_", "-")
     if value is None or value is False:
         return ""
-    return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'
+    return f" {name}" if value is True else f' {name}="{escape(shortened(str(value), _LIMIT))}"'
+
+
+def fragment(name: str) -> str:
+    """The address of the element with this id on the same page."""
+    return f"#{quote(visible(name))}"

@@ -5,11 +5,17 @@ from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
+from pipeline import VERSION
+from pipeline.notes import Note
 from pipeline.report import words
 from pipeline.report.article import Link, badges, culprits, render_article, time_tag
-from pipeline.report.markup import Html, joined, tag
+from pipeline.report.markup import Html, fragment, joined, tag
 from schemas.records import Gap, Incident
+
+GENERATOR: Final = "rootrank"
+_REMARKS: Final = 50
 
 
 def render_row(incident: Incident, link: Link) -> Html:
@@ -49,14 +55,18 @@ def style_sheet() -> str:
     return (files("pipeline") / "web" / "static" / "rootrank.css").read_text(encoding="utf-8")
 
 
-def render_html(incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str]) -> str:
-    """A page that needs nothing else: no script, no other file, and a policy that forbids both."""
+def render_html(incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[Note], *, read: str = "") -> str:
+    """A page that needs nothing else: no script, no other file, and a policy that forbids both.
+
+    `read`: what was diagnosed, in the reader's words.
+    """
     style = style_sheet()
     policy = f"default-src 'none'; style-src 'sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        tag("meta", name="generator", content=f"{GENERATOR} {VERSION}"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", _title(incidents)),
@@ -64,10 +74,20 @@ def render_html(incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Seque
     )
     body = tag(
         "body",
-        tag("header", tag("span", "rootrank", class_="brand"), tag("span", "post-mortem"), class_="bar"),
-        tag("main", _overview(incidents), *_articles(incidents), *_remarks(gaps, notes), class_="page"),
+        tag("a", "Skip to what was found", class_="skip", href="#main"),
+        tag("header", tag("span", "rootrank", class_="brand"), tag("span", _about(read), class_="about"), class_="bar"),
+        tag(
+            "main", _overview(incidents, notes), *_articles(incidents), *_remarks(gaps, notes), class_="page", id="main"
+        ),
+        tag(
+            "footer", f"rootrank {VERSION} made this page; it holds all that it shows and loads nothing.", class_="foot"
+        ),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _about(read: str) -> str:
+    return f"post-mortem of {words.shortened(read, 200)}" if read else "post-mortem"
 
 
 def _title(incidents: Sequence[Incident]) -> str:
@@ -78,15 +98,21 @@ def _title(incidents: Sequence[Incident]) -> str:
 
 
 def _anchor(incident_id: str) -> str:
-    return f"#incident-{incident_id}"
+    return fragment(f"incident-{incident_id}")
 
 
-def _overview(incidents: Sequence[Incident]) -> Html:
+def _overview(incidents: Sequence[Incident], notes: Sequence[Note]) -> Html:
     if not incidents:
-        return tag("h1", "No incident found")
+        said = (
+            "What ended here has a reason that is no fault."
+            if notes
+            else "Nothing in what was read proves that something broke."
+        )
+        return tag("section", tag("h1", "No incident found"), tag("p", said, class_="sentence"), class_="quiet-end")
     if len(incidents) == 1:
         return joined()
-    return tag("ol", *(render_row(incident, _anchor) for incident in incidents), class_="feed")
+    rows = tag("ol", *(render_row(incident, _anchor) for incident in incidents), class_="feed")
+    return joined(tag("h1", words.counted(len(incidents), "incident"), class_="all"), rows)
 
 
 def _articles(incidents: Sequence[Incident]) -> list[Html]:
@@ -94,10 +120,27 @@ def _articles(incidents: Sequence[Incident]) -> list[Html]:
     return [render_article(i, lambda name: _anchor(name) if name in here else None) for i in incidents]
 
 
-def _remarks(gaps: Sequence[Gap], notes: Sequence[str]) -> list[Html]:
-    parts = (("Seen, and not an incident", list(notes)), ("Not read or lost", [words.gap_line(gap) for gap in gaps]))
+def _remarks(gaps: Sequence[Gap], notes: Sequence[Note]) -> list[Html]:
+    parts = (
+        ("Seen, and not an incident", [_note(note) for note in notes[:_REMARKS]], len(notes)),
+        ("Not read or lost", [tag("li", words.gap_line(gap)) for gap in gaps[:_REMARKS]], len(gaps)),
+    )
     return [
-        tag("section", tag("h2", title), tag("ul", *(tag("li", line) for line in lines)), class_="remarks")
-        for title, lines in parts
-        if lines
+        tag("section", tag("h2", title), tag("ul", *items, _more(count - len(items))), class_="remarks")
+        for title, items, count in parts
+        if items
     ]
+
+
+def _more(rest: int) -> Html | None:
+    return tag("li", f"… and {words.grouped(rest)} more") if rest > 0 else None
+
+
+def _note(note: Note) -> Html:
+    return tag(
+        "li",
+        tag("strong", f"{words.class_words(note.class_)}."),
+        f" {words.sentence(words.shortened(note.why))}",
+        tag("pre", words.shortened(note.text)),
+        tag("p", tag("code", words.address(note.source, note.line_no, None)), f" · {note.class_}", class_="quiet"),
+    )

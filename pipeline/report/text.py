@@ -138,7 +138,7 @@ def _action(incident: Incident) -> list[RenderableType]:
 def _chain(incident: Incident, width: int) -> list[RenderableType]:
     if not incident.chain:
         return []
-    day = words.day(incident.started_at or next((step.when for step in incident.chain if step.when), None))
+    day = words.first_day(incident)
     because = words.because(incident)
     blocks: list[RenderableType] = [Text(), Text(f"HOW IT WENT  {day} UTC" if day else "HOW IT WENT", style="bold")]
     for step in incident.chain:

@@ -43,6 +43,9 @@ _NO_TARGET: Final[dict[str, str]] = {
     "check_storage": "Check the storage",
     "contact_support": "Contact support",
 }
+ROLE_WORDS: Final[dict[str, str]] = {
+    "root": "root cause", "cascade": "followed", "symptom": "symptom", "context": "context",
+}  # fmt: skip
 ORDER_WORDS: Final[dict[str, str]] = {
     "certain": "order certain",
     "probable": "order probable",
@@ -153,6 +156,11 @@ def instant_ns(when: str | None) -> int:
 def day(when: str | None) -> str:
     """The date of an RFC 3339 time, or nothing."""
     return visible(when).partition("T")[0] if when else ""
+
+
+def first_day(incident: Incident) -> str:
+    """The day of the first time that an incident gives."""
+    return day(incident.started_at or next((step.when for step in incident.chain if step.when), None))
 
 
 def clock(when: str | None, *, on_day: str = "") -> str:

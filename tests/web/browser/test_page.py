@@ -1,15 +1,15 @@
 """The pages in a real Chromium: live, resumable, safe, readable at any width."""
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
+from pipeline.notes import Note
 from pipeline.report import render_html
 from pipeline.web.feed import Feed
 from schemas.records import Incident
@@ -18,24 +18,8 @@ pytestmark = pytest.mark.browser
 replace = msgspec.structs.replace
 Serve = Callable[..., AbstractAsyncContextManager[str]]
 SHOTS = os.environ.get("ROOTRANK_SCREENSHOTS", "")
+NOTE = Note(class_="scheduler/time_limit", why="its time was up", source="slurm.out", line_no=7, text="TIME LIMIT")
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\n\nid: x"
-
-# Never to a display, never to the outside: no updates, no sync, no background traffic.
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """The Chromium of the system; the tests download none."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert found, "install chromium (Debian: apt-get install chromium) to run the tests marked browser"
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found, args=FLAGS, headless=True)
-        yield browser
-        await browser.close()
 
 
 async def shoot(page: Page, name: str) -> None:
@@ -208,7 +192,7 @@ async def test_a_page_in_a_file_opens_alone(
     browser: Browser, tmp_path: Path, fell_off: Incident, timed_out: Incident
 ) -> None:
     file = tmp_path / "report.html"
-    file.write_text(render_html([fell_off, timed_out], fell_off.gaps, ["the time limit of job 7 was reached"]))
+    file.write_text(render_html([fell_off, timed_out], fell_off.gaps, [NOTE]))
     context = await browser.new_context()
     page = await context.new_page()
     complaints: list[str] = []
