@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived import activities, launcher, ranks, stores
+from pipeline.core.derived import activities, launcher, ranks, spans, stores
 from pipeline.core.derived.scene import Changes, Scene
 from pipeline.core.placement import PlacementMap
 
@@ -20,6 +20,7 @@ EVENTS: Final = frozenset(
 ATTRIBUTES: Final = {"host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",))}
 
 KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
+    "inside_spans": spans.inside_spans,
     "processes": launcher.processes,
     "first_exit": launcher.first_exit,
     "named": ranks.named,
