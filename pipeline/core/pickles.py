@@ -40,7 +40,7 @@ def is_pickle(head: bytes) -> bool:
     """Whether a file that begins so may be a pickle of a container (protocol 0 has no mark of its own)."""
     if head[:1] == b"\x80":
         return len(head) > 1 and head[1] <= MAX_PROTOCOL
-    return head[:2] in (b"(d", b"(l", b"}q", b"]q", b"}r", b"]r")
+    return head[:3] in (b"(dp", b"(lp") or head[:2] in (b"}q", b"]q")
 
 
 def read_pickle(data: bytes) -> Any:
