@@ -73,7 +73,7 @@ def test_a_log_that_speaks_of_dumps_stays_a_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "node", "rank"),
     [
-        ("nccl_trace_rank_3", None, 3), ("box7/nccl_trace_rank_3", "box7", 3),
+        ("nccl_trace_rank_3", None, 3), ("box7/nccl_trace_rank_12", "box7", 12), ("nccl_trace_rank_14", None, 14),
         ("nccl_trace_rank_box-07_5", "box-07", 5), ("comm_lib_trace_rank_11.json", None, 11),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ for and that waits for nobody is where it stopped. A collective that others comp
 rank alone: nobody it waits for, whatever else it enqueued behind it.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Literal
 
@@ -113,8 +113,9 @@ def _holders(waits: dict[int, Waiting]) -> dict[int, Ranks]:
 
 def _stuck(table: Table, rank: int, held: Ranks, waits: dict[int, Waiting]) -> Stuck | None:
     """What holds up those who wait for a rank that waits for nobody. None: it is inside what all others are in."""
-    counts = Counter((waits[one].group, waits[one].op.seq, waits[one].op.name) for one in held)
-    (key, seq, name), _ = max(counts.items(), key=lambda pair: (pair[1], pair[0]))
+    # What was called first; in the middle of sends and receives a collective says more.
+    wait = min((waits[one] for one in held), key=lambda one: (one.op.is_p2p, one.op.created_ns, one.group, one.rank))
+    key, seq, name = wait.group, wait.op.seq, wait.op.name
     alone, pending = table.alone(rank), table.ranks[rank].pending
     kind: Kind = "before"
     if alone is not None:

@@ -40,9 +40,8 @@ class FlightError(ValueError):
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One operation. `seq` counts the collectives of its group, `p2p_seq` the sends and receives.
-
-    Numbers of elements are -1 and times (ns since 1970, the host's clock) 0 where they are not known.
+    """One operation. `seq` counts the collectives of its group, `p2p_seq` the sends and receives; times (ns since 1970,
+    the host's clock) are 0 where they are not known. Of most operations nobody asks for more: `said` is the dump's own.
     """
 
     record_id: int
@@ -57,15 +56,31 @@ class Entry(Struct, frozen=True, kw_only=True):
     op: str
     state: str
     retired: bool
-    numel_in: int
-    numel_out: int
-    dtype_in: str
-    dtype_out: str
-    shape: str
     created_ns: int
     last_ns: int
-    timeout_ms: int
-    where: str
+    said: dict[Any, Any]
+
+    @property
+    def sizes(self) -> tuple[int, int, str]:
+        """How many elements go in and come out, -1 where that is not known, and the shapes."""
+        numel_in, shape_in = _sizes(self.said.get("input_sizes"))
+        numel_out, shape_out = _sizes(self.said.get("output_sizes"))
+        return numel_in, numel_out, shape_in or shape_out
+
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        """The data types that go in and come out."""
+        return _types(self.said.get("input_dtypes")), _types(self.said.get("output_dtypes"))
+
+    @property
+    def timeout_ms(self) -> int:
+        """After how long it times out; 0: not known."""
+        return _int(self.said.get("timeout_ms"), 0)
+
+    @property
+    def where(self) -> str:
+        """Where it was called: file and line of the innermost frame that is not PyTorch's own."""
+        return _called_at(self.said.get("frames"))
 
     @property
     def ends(self) -> tuple[bool, int, int] | None:
@@ -264,22 +279,19 @@ def _entries(value: object) -> list[Entry]:
 def _entry(said: object, number: int) -> Entry | None:
     if not isinstance(said, dict) or not isinstance(said.get("profiling_name"), str):
         return None
-    backend, colon, op = _text(said["profiling_name"]).partition(":")
+    profiling_name = _text(said["profiling_name"])
+    backend, colon, op = profiling_name.partition(":")
     name, desc = _group_of(said)
-    numel_in, shape = _sizes(said.get("input_sizes"))
-    numel_out, shape_out = _sizes(said.get("output_sizes"))
-    times = [_time(said, f"time_{what}") for what in ("created", "discovered_started", "discovered_completed")]
+    created_ns = _time(said, "time_created")
     is_p2p = said.get("is_p2p")
     op = op if colon else backend
     return Entry(
         record_id=_int(said.get("record_id"), number), group=name, desc=desc, pg_id=_text(said.get("pg_id")),
         seq=_int(said.get("collective_seq_id", said.get("seq_id")), -1), p2p_seq=_int(said.get("p2p_seq_id"), -1),
         is_p2p=is_p2p if isinstance(is_p2p, bool) else bool(_P2P.fullmatch(op)), backend=backend if colon else "",
-        profiling_name=_text(said["profiling_name"]), op=op, state=_text(said.get("state")),
-        retired=said.get("retired") is True, numel_in=numel_in, numel_out=numel_out,
-        dtype_in=_types(said.get("input_dtypes")), dtype_out=_types(said.get("output_dtypes")),
-        shape=shape or shape_out, created_ns=times[0], last_ns=max(times), timeout_ms=_int(said.get("timeout_ms"), 0),
-        where=_called_at(said.get("frames")),
+        profiling_name=profiling_name, op=op, state=_text(said.get("state")), retired=said.get("retired") is True,
+        created_ns=created_ns, said=said,
+        last_ns=max(created_ns, _time(said, "time_discovered_started"), _time(said, "time_discovered_completed")),
     )  # fmt: skip
 
 
@@ -349,8 +361,12 @@ def _text(value: object, most: int = MAX_NAME) -> str:
     """A short text without what a line of a log may not hold."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return ""
-    text = str(_int(value, -1)) if isinstance(value, int) else value[:most]
+    if isinstance(value, str):
+        return _clean(value[:most])
+    return str(_int(value, -1)) if isinstance(value, int) and not isinstance(value, bool) else ""
+
+
+@lru_cache(maxsize=4_096)
+def _clean(text: str) -> str:
     text = text.replace("[repeated", "(repeated")
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -262,8 +262,8 @@ def _past(done: list[Entry]) -> list[Op]:
 
 def _op(entry: Entry, *, peer: int = -1, sends: bool = False) -> Op:
     return Op(
-        entry.record_id, entry.seq, entry.p2p_seq, entry.profiling_name, entry.state, entry.numel_in, entry.numel_out,
-        entry.dtype_in, entry.dtype_out, entry.shape, entry.created_ns, entry.timeout_ms, entry.where, peer, sends,
+        entry.record_id, entry.seq, entry.p2p_seq, entry.profiling_name, entry.state, *entry.sizes[:2], *entry.dtypes,
+        entry.sizes[2], entry.created_ns, entry.timeout_ms, entry.where, peer, sends,
     )  # fmt: skip
 
 
