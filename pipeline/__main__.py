@@ -49,6 +49,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Show which rank ran where in a folder of logs, with the line behind each entry.",
     ),
     Command(
+        name="flight", module="pipeline.commands.flight", function="flight", panel=LOOK,
+        help="Compare dumps of PyTorch's flight recorder: which ranks stopped, and at which collective.",
+    ),
+    Command(
         name="incidents", module="pipeline.incidents", function="incidents", panel=LOOK, extra="web",
         help="Show or follow the incidents of a running feed.",
     ),

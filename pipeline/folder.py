@@ -14,9 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.dating import Dating, attributes_of
+from pipeline.core.incidents import rfc3339
 from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
 from pipeline.core.stamps import DAY_NS, date_of
+from pipeline.flight_files import head_of
 from pipeline.layouts import KERNEL_NAMES, Layout, host_in, layout_of, possible_hosts, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
@@ -32,13 +34,16 @@ _WORD: Final = re.compile(r"[\w-]+")
 
 
 class SourcePlan(Struct, frozen=True, kw_only=True):
-    """One log file as one source. `name` is relative to the folder given. `objects`: it is one JSON document."""
+    """One log file as one source. `name` is relative to the folder given. `objects`: it is one JSON document; `dump`:
+    it is a dump of the flight recorder.
+    """
 
     name: str
     path: Path
     kind: Kind
     kmsg: bool
     objects: bool = False
+    dump: bool = False
     attributes: dict[str, str]
 
 
@@ -74,6 +79,7 @@ class _Look(Struct, kw_only=True):
     times: Sample
     layout: Layout
     objects: bool
+    dump: bool = False
     # Of the words of its lines those that may be hosts by some path.
     said: set[str]
 
@@ -209,6 +215,11 @@ def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> lis
 def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap:
     if not stat.S_ISREG(path.stat().st_mode):
         return Gap(source=name, reason="no regular file; not read")
+    start = head_of(path)
+    if start.is_dump:
+        return _dump_look(name, path, layout, start.time_ns)
+    if start.is_pickle:
+        return Gap(source=name, reason="pickle, and no flight-recorder dump; not read, and never executed")
     lines = head_lines(path, SAMPLE_LINES)
     text = "\n".join(lines)
     reason = _not_a_log(text, path)
@@ -243,6 +254,19 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     )  # fmt: skip
 
 
+def _dump_look(name: str, path: Path, layout: Layout, time_ns: int) -> _Look:
+    """A dump of the flight recorder: its lines are made when they are read. Its name tells no host but in a layout."""
+    times = Sample(name=name, written_ns=path.stat().st_mtime_ns)
+    if time_ns:
+        times.add(parse_line(f"{rfc3339(time_ns)} "))
+    folders = layout.rest[: layout.rest.rfind("/") + 1]
+    layout = msgspec.structs.replace(layout, rest=folders, local_rank=None, task=None, pid=None, pod=None)
+    return _Look(
+        name=name, path=path, kind="application", kmsg=False, lines=0, nodes=Counter(), times=times, layout=layout,
+        objects=False, dump=True, said=set(),
+    )  # fmt: skip
+
+
 def _not_a_log(text: str, path: Path) -> str | None:
     """Why a file is not read as lines (yet), or None."""
     # Zeros stand where a writer had been before its file was cut, and where a machine died as it wrote.
@@ -251,12 +275,8 @@ def _not_a_log(text: str, path: Path) -> str | None:
     odd = sum(character == "\ufffd" or (character < " " and character not in "\t\n\r\x1b") for character in head)
     if odd * 5 > len(head):
         return "binary file; this kind is not read yet"
-    if head.lstrip().startswith("{") and ('"pg_config"' in text or '"entries"' in text) and path.suffix == ".json":
-        return "flight-recorder dump; this kind is not read yet"
     if _is_json(text, path) and not (holds_records(path) or _is_of_kubernetes(head)):
         return "JSON document; this kind is not read yet"
-    if head.startswith(("\x80\x02", "\x80\x03", "\x80\x04", "\ufffd\x02", "\ufffd\x04")):
-        return "pickle; this kind is not read yet, and never executed"
     if head.lstrip()[:14].lower() == "<!doctype html":  # such as the page of an earlier `--html`
         return "web page; not read"
     return None
@@ -355,8 +375,9 @@ def _source(look: _Look, node: str, manifest: Manifest, dating: Dating, job: str
         attributes["job.id"] = job
         attributes["job.attempt"] = str(manifest.attempt if layout.attempt is None else layout.attempt)
     return SourcePlan(
-        name=look.name, path=look.path, kind=look.kind, kmsg=look.kmsg, objects=look.objects, attributes=attributes
-    )
+        name=look.name, path=look.path, kind=look.kind, kmsg=look.kmsg, objects=look.objects, dump=look.dump,
+        attributes=attributes,
+    )  # fmt: skip
 
 
 def _undated(source: SourcePlan) -> SourcePlan:

@@ -59,6 +59,8 @@ _LAYOUTS: Final = tuple(
         r"job[._-](?P<job>\d{3,12}(?:_\d{1,6})?)(?:[._-](?P<task>\d{1,6}))?(?:[._-](?:out|err|log|txt|stdout|stderr))+",
         rf"{_SLURM_NAME}{_NUMBERED_HOST}[.-](?P<task>\d{{1,6}})\.(?:out|err|log|txt)",
         rf"{_SLURM_NAME}{_HOST}\.(?:out|err|log|txt)",
+        # PyTorch's flight recorder: nccl_trace_rank_3; some put the host before the rank
+        rf"(?:nccl|comm_lib)_trace_rank_(?:{_HOST}_)?(?P<rank>\d{{1,7}})(?:\.(?:pkl|pickle|bin|json))?",
         # NCCL_DEBUG_FILE=nccl.%h.%p.log
         rf"nccl[._-](?:debug[._-])?(?!debug){_HOST}[._-](?P<pid>\d{{2,10}})(?:\.(?:log|txt|out))?",
         # Ray: worker-ID-JOB-PID.out, python-core-worker-ID_PID.log

@@ -6,6 +6,7 @@ from functools import cache, partial
 from msgspec import Struct
 
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header
+from pipeline.flight_files import dump_lines
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.logfiles import UnreadableFileError, open_log
 from pipeline.objects import object_lines, too_much
@@ -88,6 +89,9 @@ def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLin
         if (said := too_much(source.path)) is not None:
             raise UnreadableFileError(said)
         return
+    if source.dump:
+        yield from _dump_lines(source, on_read)
+        return
     with open_log(source.path) as stream:
         after_block = partial(on_read, source.name) if on_read is not None else None
         for number, offset, data in worth_reading(stream, _selector(), after_block):
@@ -105,6 +109,18 @@ def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLin
                     seq=number, source=source.name, generation="0", offset=header.sequence, line_no=number,
                     body=body.partition(";")[2], kernel_time_ns=header.boot_us * 1000, truncated=truncated,
                 )  # fmt: skip
+
+
+def _dump_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLine]:
+    """What a dump of the flight recorder says, as lines. They stand nowhere in the file: their offsets count them."""
+    try:
+        lines, size = dump_lines(source.path, source.name), source.path.stat().st_size
+    except FileNotFoundError as error:
+        raise UnreadableFileError(f"{source.name}: {error.strerror}") from error
+    for number, body in enumerate(lines):
+        yield RawLine(seq=number + 1, source=source.name, generation="0", offset=number, body=body)
+    if on_read is not None:
+        on_read(source.name, size)
 
 
 @cache

@@ -282,7 +282,6 @@ def test_a_path_that_is_not_there_is_unreadable(tmp_path: Path) -> None:
     [
         ("weights.bin", bytes(100_000)),
         ("noise.bin", bytes(range(256)) * 400),
-        ("dump.json", b'{"entries": [], "pg_config": {}}'),
         ("state.json", b'{"a": 1}'),
         ("dump.pkl", b"\x80\x04\x95" + bytes(50)),
     ],

@@ -246,7 +246,6 @@ def test_a_document_with_text_that_is_no_utf8_is_read(odd: bytes, tmp_path: Path
     ("name", "text", "reason"),
     [
         ("state.json", '{"a": 1}', "JSON document"), ("config.json", '[1, 2, {"lr": 0.1}]', "JSON document"),
-        ("fr.json", '{"version": "2.4", "pg_config": {}, "entries": []}', "flight-recorder dump"),
         ("fr.pkl", "\x80\x04\x95" + "x" * 40, "pickle"),
     ],
 )  # fmt: skip

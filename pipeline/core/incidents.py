@@ -325,6 +325,8 @@ def _explanation(conclusion: Conclusion, frame: Frame) -> str:
         said = _filled(conclusion.rule.explanation, culprits)
         noticed = _filled(conclusion.rule.consequence, culprits) if _was_noticed(conclusion) else ""
         return f"{said[:1].upper()}{said[1:]}" + (f"; {noticed}." if noticed else ".")
+    if conclusion.said:
+        return conclusion.said
     if conclusion.silent_ranks:
         names = ", ".join(str(rank) for rank in conclusion.silent_ranks)
         if has_last_words(conclusion.steps, conclusion.silent_ranks):

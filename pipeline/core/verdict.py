@@ -12,6 +12,8 @@ from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Chain, Resolved, Step, chains_of, link_of, step
 from pipeline.core.companions import filled, with_companions
 from pipeline.core.derived import derive
+from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
+from pipeline.core.derived.flight import FlightEvidence, flight_evidence
 from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.episodes import Episode
 from pipeline.core.order import Stamped, canonical, order
@@ -22,7 +24,7 @@ from schemas.records import Entity
 FAILURES: Final = frozenset(
     (
         "nccl.watchdog.timeout", "nccl.watchdog.exception", "nccl.watchdog.stuck", "elastic.failed",
-        "elastic.rank_failed", "gloo.timeout", "process.abort", "slurm.node_failure",
+        "elastic.rank_failed", "gloo.timeout", "process.abort", "slurm.node_failure", *FLIGHT_FAILURES,
     )
 )  # fmt: skip
 # What a rank prints when it waited in vain: who prints it did not stop the others.
@@ -41,6 +43,13 @@ LAST_WORDS: Final = frozenset(("cuda.error", "nccl.cuda.failure", "python.except
 MAX_RESOLVED: Final = 256
 # A rule this strong rests on a record of the fault itself; it stands alone where it explains nothing of the failure.
 STANDS_ALONE: Final = 0.8
+_REPEATED: Final = "the same failure, as another line reports it"
+# What the dumps of other ranks show of a stall.
+_SHOWN: Final = {
+    "flight.waiting": "others wait in a collective for what did not come",
+    "flight.queued": "others wait behind them",
+    "flight.stalled": "all entered it and none completed it",
+}
 NOBODY_NAMED: Final = "no line says which process or device it is; the log of every rank would decide"
 NO_END_NAMED: Final = (
     "it lies between two ends, and no line says which of them; the log and the kernel log of the other end would decide"
@@ -51,6 +60,7 @@ class Conclusion(Struct, frozen=True, kw_only=True):
     """One root cause, or `unknown/...` with the reason in `why_unknown`.
 
     `main`: it speaks for the failure of the job; others stand beside it. `outside`: where the job has no rank.
+    `said`: the sentence on it where no rule has one.
     """
 
     class_: str
@@ -64,6 +74,7 @@ class Conclusion(Struct, frozen=True, kw_only=True):
     alternatives: list["Conclusion"] = []
     main: bool = True
     outside: bool = False
+    said: str = ""
 
     @property
     def root_item(self) -> Resolved:
@@ -97,7 +108,9 @@ def _concluded(
     episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported
 ) -> tuple[list[Resolved], list[Conclusion]]:
     items = [_resolved(episode, placement) for episode in episodes]
-    silent = _silent_ranks(items, placement, reported)
+    flight = flight_evidence(items, placement)
+    items = flight.items
+    silent = flight.silent or _silent_ranks(items, placement, reported)
     stalls = [item for item in items if item.episode.name in DURING]
     items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
     failures = [item for item in items if item.episode.name in FAILURES]
@@ -110,13 +123,14 @@ def _concluded(
     ]
     roots = _not_explained(chains)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
+    linked = [c for c in linked if not _waits(c, flight)]
     loose = [c for c in roots if not any(c is other for other in linked)]
     linked.sort(key=lambda c: (-_score(c, failures), canonical(c.root_item.episode.first)))
     if not failures:
         found = [_conclusion(c, placement) for c in _one_per_entity([*linked, *loose])]
         return items, [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
     if not linked:
-        return items, [_unknown(items, failures, placement, reported, silent), *_alone(loose, placement, [])]
+        return items, [_unknown(items, failures, placement, reported, silent, flight), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
     return items, [main, *_alone([*beside, *loose], placement, main.culprits)]
 
@@ -206,6 +220,11 @@ def _lines_of(item: Resolved, rank: int) -> list[Stamped]:
         return [item.episode.first] if item.subject.rank == rank else []
     member = item.episode.crowd.get(str(rank))
     return [] if member is None else [member]
+
+
+def _waits(chain: Chain, flight: FlightEvidence) -> bool:
+    """Whether the rank blamed waits for another one, by its own dump."""
+    return chain.rule.scope in ("rank", "gpu", "peer") and chain.subject.rank in flight.waiting
 
 
 def _explains_failure(chain: Chain) -> bool:
@@ -299,7 +318,12 @@ def _entity_text(entity: Entity) -> str:
 
 
 def _unknown(
-    items: list[Resolved], failures: list[Resolved], placement: PlacementMap, reported: Reported, silent: list[int]
+    items: list[Resolved],
+    failures: list[Resolved],
+    placement: PlacementMap,
+    reported: Reported,
+    silent: list[int],
+    flight: FlightEvidence,
 ) -> Conclusion:
     """No cause found: the rank that fell silent where the evidence shows one, else nobody."""
     first = min(failures, key=lambda item: canonical(item.episode.first))
@@ -307,8 +331,14 @@ def _unknown(
     for item in items:
         last_word = bool(item.ranks & set(silent)) and item.episode.name in LAST_WORDS
         if item is not first and (item.episode.first.role == "symptom" or last_word):
-            why = "the rank's own last words" if last_word else "the same failure, as another line reports it"
+            why = "the rank's own last words" if last_word else _SHOWN.get(item.episode.name, _REPEATED)
             steps.append(step(item, "symptom", 0, why, steps))
+    if flight.silent:
+        # Of several dumps each names its rank by itself: they are no rivals.
+        return Conclusion(
+            class_="unknown/silent_rank", rule=None, culprits=_stopped(items, silent, placement), confidence=0.7,
+            steps=steps, silent_ranks=silent, said=flight.said, why_unknown=flight.why,
+        )  # fmt: skip
     if silent:
         said = "the rank stopped without a line"
         if has_last_words(steps, silent):
@@ -321,9 +351,15 @@ def _unknown(
             "decide",
         )  # fmt: skip
     return Conclusion(
-        class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
-        why_unknown=_why_unknown(placement, reported),
+        class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps, said=flight.said,
+        why_unknown=flight.why or _why_unknown(placement, reported),
     )  # fmt: skip
+
+
+def _stopped(items: list[Resolved], ranks: list[int], placement: PlacementMap) -> list[Entity]:
+    """The ranks that stopped, each with the process group in which its dump shows it."""
+    shown = {item.subject.rank: item.subject for item in items if item.episode.name in FLIGHT_FAILURES}
+    return [shown.get(rank) or placement.ranks.get(rank) or Entity(rank=rank) for rank in ranks]
 
 
 def has_last_words(steps: list[Step], ranks: list[int]) -> bool:

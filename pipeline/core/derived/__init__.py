@@ -9,15 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived import activities, launcher, ranks, spans, stores
+from pipeline.core.derived import activities, flight, launcher, ranks, spans, stores
 from pipeline.core.derived.scene import Changes, Scene
 from pipeline.core.placement import PlacementMap
 
 # Names and attributes that no signal gives.
 EVENTS: Final = frozenset(
-    ("checkpoint.unfinished", "data.download.unfinished", "data.preprocess.unfinished", "train.end.early")
-)
-ATTRIBUTES: Final = {"host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",))}
+    (
+        "checkpoint.unfinished", "data.download.unfinished", "data.preprocess.unfinished", "train.end.early",
+        *flight.EVENTS,
+    )
+)  # fmt: skip
+ATTRIBUTES: Final = {
+    "host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",)), **flight.ATTRIBUTES,
+}  # fmt: skip
 
 KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "inside_spans": spans.inside_spans,
