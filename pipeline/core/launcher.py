@@ -15,7 +15,7 @@ from msgspec import Struct
 from pipeline.core import keys
 from pipeline.core.hosts import may_be_one
 from pipeline.core.launch_policy import POLICY, Policy
-from pipeline.core.node_names import is_drill_name, is_slurm_name
+from pipeline.core.node_names import is_drill_name, is_plain_name
 from schemas.records import Culprit, Incident, Shown
 from schemas.vocabulary import VerdictState
 
@@ -277,7 +277,7 @@ def _left_out(incidents: Iterable[Incident], told: Told, now: datetime) -> _Foun
 
 def _usable(name: str, culprit: Culprit, incident: Incident, known: list[str] | None) -> tuple[str, str]:
     """The name as the list of nodes spells it, and why it may not be used; empty where it may."""
-    if not is_slurm_name(name):
+    if not is_plain_name(name):
         return name, "not the name of a node"
     if _is_unreal(incident) or is_drill_name(name):
         return name, "of a drill"
@@ -286,7 +286,7 @@ def _usable(name: str, culprit: Culprit, incident: Incident, known: list[str] | 
     if known is None:
         return name, "no list of the nodes is known; give --nodes"
     matching = [name] if name in known else [other for other in known if may_be_one(name, other)]
-    if len(matching) != 1 or not is_slurm_name(matching[0]):
+    if len(matching) != 1 or not is_plain_name(matching[0]):
         return name, "not one of the nodes of the job or its cluster"
     return matching[0], ""
 

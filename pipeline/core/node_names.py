@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Final
 
-from pipeline.core.hosts import MAX_DIGITS
+from pipeline.core.hosts import MAX_DIGITS, is_address
 
 # Linux's HOST_NAME_MAX: Slurm compares a NodeName with what gethostname says.
 SLURM_LONGEST: Final = 64
@@ -15,13 +15,18 @@ KUBERNETES_LONGEST: Final = 63
 DRILL: Final = "drill-"
 NEVER_REAL: Final = ".invalid"
 _LETTERS: Final = frozenset(string.ascii_letters + string.digits)
-_SLURM: Final = _LETTERS | set("._-")
+_PLAIN: Final = _LETTERS | set("._-")
 _LABEL: Final = frozenset(string.ascii_lowercase + string.digits + "-")
 
 
+def is_plain_name(name: str) -> bool:
+    """Whether a name can stand in a list and in a shell: letters, digits, `.`, `_`, `-`, and no option."""
+    return 0 < len(name) <= SLURM_LONGEST and set(name) <= _PLAIN and name[0] in _LETTERS and name[-1] in _LETTERS
+
+
 def is_slurm_name(name: str) -> bool:
-    """Whether a name can stand in a Slurm host list and in a shell: letters, digits, `.`, `_`, `-`, no option."""
-    return 0 < len(name) <= SLURM_LONGEST and set(name) <= _SLURM and name[0] in _LETTERS and name[-1] in _LETTERS
+    """Whether a name can be a Slurm node's: a plain one that is no address."""
+    return is_plain_name(name) and not is_address(name)
 
 
 def is_kubernetes_name(name: str) -> bool:

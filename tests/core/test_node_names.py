@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.hosts import expand_hosts
-from pipeline.core.node_names import host_list, is_kubernetes_name, is_slurm_name, node_affinity
+from pipeline.core.node_names import host_list, is_kubernetes_name, is_plain_name, is_slurm_name, node_affinity
 
 SLURM = st.from_regex(r"[a-z]{1,6}[-_.]?[0-9]{0,12}[a-z]?", fullmatch=True).filter(is_slurm_name)
 
@@ -49,6 +49,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_that_a_shell_or_a_list_would_take_otherwise_is_none(name: str) -> None:
+    assert not is_plain_name(name)
     assert not is_slurm_name(name)
     assert not is_kubernetes_name(name)
 
@@ -59,6 +60,12 @@ def test_a_name_that_a_shell_or_a_list_would_take_otherwise_is_none(name: str) -
 ])  # fmt: skip
 def test_a_kubernetes_node_is_an_rfc_1123_subdomain_that_a_label_can_hold(name: str, legal: bool) -> None:
     assert is_kubernetes_name(name) is legal
+
+
+def test_an_address_is_no_node_of_slurm() -> None:
+    assert not is_slurm_name("10.74.4.158")
+    assert is_plain_name("10.74.4.158")
+    assert is_kubernetes_name("10.74.4.158")
 
 
 def test_an_affinity_keeps_a_pod_off_the_nodes_and_is_empty_without_any() -> None:
