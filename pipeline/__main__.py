@@ -57,6 +57,14 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Show or follow the incidents of a running feed.",
     ),
     Command(
+        name="verdict", module="pipeline.commands.verdict", function="verdict", panel=LOOK,
+        help="Say what a launcher should do with a failed job: restart, without which nodes, or not.",
+    ),
+    Command(
+        name="why", module="pipeline.commands.why", function="why", panel=LOOK,
+        help="Say what is known of a job, also of one that ended without an incident.",
+    ),
+    Command(
         name="sql", module="pipeline.store.commands", function="sql", panel=LOOK, extra="pipeline",
         help="Ask ClickHouse, read only.",
     ),

@@ -30,6 +30,7 @@ class Engine:
         self._incidents: dict[str, Incident] = {}
         self._quiet: dict[str, Incident] = {}
         self._main: set[str] = set()
+        self._named: dict[str, list[str]] = {}
 
     def feed(self, key: bytes, record: Struct, *, now_ns: int = 0) -> None:
         """Take one record of the raw topic and everything that follows from it."""
@@ -55,6 +56,7 @@ class Engine:
 
     def _note(self, verdict: Verdict) -> None:
         self._quiet.pop(verdict.verdict_id, None)
+        self._named[verdict.verdict_id] = verdict.nodes
         self._main.discard(verdict.verdict_id)
         if verdict.main and not is_node_key(verdict.job_key, ""):
             self._main.add(verdict.verdict_id)
@@ -74,6 +76,10 @@ class Engine:
                 i.incident_id,
             ),
         )
+
+    def nodes(self) -> list[str]:
+        """The nodes that report themselves or that ranks are known to run on, of every verdict."""
+        return sorted({node for nodes in self._named.values() for node in nodes})
 
     def notes(self) -> list[Incident]:
         """Endings that are no incidents: scheduler stops, benign notices. Not those of nodes that a job explains."""

@@ -681,6 +681,8 @@ class Incident(Struct, frozen=True, kw_only=True, tag_field="record", tag="incid
     recovery: Recovery = Recovery()
     coverage: dict[str, Coverage] = {}
     related: list[Related] = []
+    failure: str = ""
+    repeats: int = 0
     not_network_because: str | None = None
     gaps: list[Gap] = []
 
@@ -692,7 +694,8 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
     join supersedes a node's verdict by the job's verdict that explains the same line.
     `main`: it speaks for the failure of the job, and not for a fault beside it. `withdrawn`: the earlier verdict of
     this id no longer stands. `as_of` and `seq` order the verdicts of an investigation: a worker that was killed gives
-    its last ones again, and they are not news.
+    its last ones again, and they are not news. `nodes`: those that report of this investigation themselves or that its
+    ranks are known to run on; a name that only some line speaks of is not among them.
     """
 
     verdict_id: str
@@ -706,6 +709,7 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
     withdrawn: bool = False
     as_of_unix_nano: int = 0
     seq: int = 0
+    nodes: list[str] = []
 
 
 RawRecord = RawBatch | Progress | NodeFacts | Topology | Annotation | Attempt | Span | Placement

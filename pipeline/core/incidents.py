@@ -8,6 +8,7 @@ import msgspec
 
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Step
+from pipeline.core.code_path import failure_of, repeats
 from pipeline.core.episodes import Episode
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, saved_of
@@ -98,6 +99,8 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         action=_action(rule, culprits),
         recovery=_recovery(conclusion, frame, root, last.end_ns if last else None),
         coverage=frame.coverage,
+        failure=failure_of(conclusion.root_item.episode.first),
+        repeats=repeats(conclusion.root_item.episode, frame.episodes) if rule is not None and rule.dies else 0,
         not_network_because=_not_network(conclusion, culprits),
         gaps=frame.gaps,
     )

@@ -263,6 +263,7 @@ class Investigation:
             silent=silent,
         )
         watermark = self._watermark(now_ns)
+        own_nodes = self._own_nodes(placement)
         verdicts = []
         named: Counter[str] = Counter()
         for episodes, conclusion in self._conclusions(placement, reported):
@@ -279,7 +280,7 @@ class Investigation:
             named[suffix] += 1
             # The same line at the same place of a rotated file: the second of its name.
             numbered = suffix if named[suffix] == 1 else f"{suffix} {named[suffix]}"
-            verdicts.append((self._verdict(conclusion, frame, numbered), last_ns))
+            verdicts.append((self._verdict(conclusion, frame, numbered, own_nodes), last_ns))
         return verdicts
 
     def _conclusions(self, placement: PlacementMap, reported: Reported) -> Iterable[tuple[list[Episode], Conclusion]]:
@@ -337,8 +338,12 @@ class Investigation:
 
     def _nodes(self, placement: PlacementMap) -> list[str]:
         """The nodes of the investigation: those that report, those that ranks run on, those that lines speak of."""
+        return sorted({*self._own_nodes(placement), *(placement.name(name) for name in self._state.heard)})
+
+    def _own_nodes(self, placement: PlacementMap) -> list[str]:
+        """The nodes that report themselves or that ranks run on: not those that only some line speaks of."""
         reporting = {name for name, seen in self._state.reporters.items() if seen.is_node}
-        return sorted({placement.name(name) for name in (*reporting, *placement.nodes(), *self._state.heard)})
+        return sorted({placement.name(name) for name in (*reporting, *placement.nodes())})
 
     def _suffix(self, conclusion: Conclusion) -> str:
         """What tells incidents of one investigation apart; empty for the one that speaks for the job's failure."""
@@ -348,7 +353,7 @@ class Investigation:
         root = conclusion.root_item.episode.first
         return keys.digest(conclusion.entity, root.source, root.offset, root.body)
 
-    def _verdict(self, conclusion: Conclusion, frame: Frame, suffix: str) -> Verdict:
+    def _verdict(self, conclusion: Conclusion, frame: Frame, suffix: str, nodes: list[str]) -> Verdict:
         state = self._state
         name = keys.digest("incident", keys.bare(state.key, keys.run_of(state.key)), suffix)
         incident = write(name, conclusion, frame)
@@ -368,6 +373,7 @@ class Investigation:
             ),
             elements=elements_of(incident.class_, conclusion.root_item.episode.attributes, incident.culprits),
             content_hash=content_hash(incident),
+            nodes=nodes,
         )
 
 

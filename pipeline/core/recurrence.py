@@ -3,7 +3,6 @@
 Pure. A mark is a name of something that may fail twice; two verdicts with a common mark are compared, no others.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
@@ -20,8 +19,6 @@ MAX_RELATED: Final = 3
 _SHARED: Final = ("storage/", "network/fabric_congestion", "hardware/nvswitch_sxid", "hardware/fabric_manager",
                   "hardware/imex", "hardware/nvlink_fault")  # fmt: skip
 _CODE: Final = "software/"
-_NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.ASCII)
-MAX_TEXT: Final = 500
 
 
 def elements_of(class_: str, attributes: Mapping[str, str], culprits: Iterable[Culprit]) -> dict[str, str]:
@@ -100,7 +97,7 @@ def _things(incident: Incident) -> list[tuple[str, str]]:
             things.append((f"nic {place} {culprit.nic}", "the same network card"))
         if not incident.class_.startswith(_CODE):
             things.append((f"node {place}", "the same node"))
-    if incident.class_.startswith(_CODE):
+    if incident.class_.startswith(_CODE) and incident.failure:
         things += [
             (f"code {incident.cluster}/{job.job_id} {_code(incident)}", "the same code") for job in incident.jobs
         ]
@@ -108,10 +105,7 @@ def _things(incident: Incident) -> list[tuple[str, str]]:
 
 
 def _code(incident: Incident) -> str:
-    """The failure of a program without what differs from run to run."""
-    root = next((step for step in incident.chain if step.role == "root"), None)
-    text = root.evidence.text[:MAX_TEXT].lower() if root is not None else ""
-    return keys.digest(incident.class_, _NUMBERS.sub("#", text))
+    return keys.digest(incident.class_, incident.failure)
 
 
 def _why(what: str, earlier: Incident, ago: timedelta) -> str:

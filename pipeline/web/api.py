@@ -1,13 +1,15 @@
 """Incidents as JSON: the same objects as on the topic, in ClickHouse and from `diagnose --json`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from pipeline.web.answers import Listing, One
+from pipeline.web.answers import AttemptNodes, JobView, Listing, One
 from pipeline.web.feed import Feed
+from pipeline.web.health import Health
 from pipeline.web.query import BadQueryError, Query, parse_query
 from schemas.records import Shown
 
@@ -26,6 +28,7 @@ class Api:
     """The routes below /api."""
 
     feed: Feed
+    health: Callable[[], Health]
 
     async def incidents(self, request: Request) -> Response:
         """GET /api/incidents?run=&cluster=&state=&limit="""
@@ -49,6 +52,29 @@ class Api:
         if not revisions:
             return JSONResponse({"error": "no incident has this id; /api/incidents lists them"}, status_code=404)
         return _json(One(incident=revisions[-1], revisions=revisions))
+
+    async def job(self, request: Request) -> Response:
+        """GET /api/jobs/{job}?run=&cluster=: a job of which nothing is known has empty lists."""
+        try:
+            query = parse_query(request.query_params)
+        except BadQueryError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+        job_id, health = request.path_params["job_id"], self.health()
+        attempts = sorted(
+            self.feed.jobs.of_job(job_id, query.run, query.cluster), key=lambda one: (one.cluster, one.attempt)
+        )
+        return _json(
+            JobView(
+                job_id=job_id,
+                attempts=[
+                    AttemptNodes(cluster=one.cluster, attempt=one.attempt, nodes=one.all_nodes()) for one in attempts
+                ],
+                incidents=self.feed.of_job(job_id, query.run, query.cluster),
+                notes=[note for one in attempts for _, note in sorted(one.notes.items())],
+                following=health.ok,
+                reason=health.reason,
+            )
+        )
 
 
 def _json(answer: Shown) -> Response:

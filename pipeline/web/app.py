@@ -86,7 +86,7 @@ def create_app(
     """
     counted = metrics or Metrics()
     pages = Pages(feed=feed, health=health, templates=_templates())
-    api = Api(feed=feed)
+    api = Api(feed=feed, health=health)
     events = Events(feed=feed, metrics=counted, max_streams=max_streams, heartbeat_s=heartbeat_s)
     status = Status(feed=feed, health=health, metrics=counted)
     return Starlette(
@@ -95,6 +95,7 @@ def create_app(
             Route("/incidents/{incident_id:path}", pages.incident),
             Route("/api/incidents", api.incidents),
             Route("/api/incidents/{incident_id:path}", api.incident),
+            Route("/api/jobs/{job_id:path}", api.job),
             Route("/events", events.stream),
             Route("/healthz", status.healthz),
             Route("/metrics", status.prometheus),

@@ -4,11 +4,11 @@ import http.client
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from pipeline.web.answers import Listing
+from pipeline.web.answers import JobView, Listing
 from schemas.records import Incident
 
 _ANSWER_S: Final = 10.0
@@ -41,6 +41,17 @@ class FeedClient:
         try:
             answer = self._get(connection, f"/api/incidents?{urlencode(asked)}")
             return msgspec.json.decode(answer.read(), type=Listing)
+        except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
+            raise FeedUnreachableError(str(error)) from None
+        finally:
+            connection.close()
+
+    def job(self, job_id: str, asked: Mapping[str, str]) -> JobView:
+        """What the feed holds of a job. Raises FeedUnreachableError, FeedRefusedError."""
+        connection = self._connection(_ANSWER_S)
+        try:
+            answer = self._get(connection, f"/api/jobs/{quote(job_id, safe='')}?{urlencode(asked)}")
+            return msgspec.json.decode(answer.read(), type=JobView)
         except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
             raise FeedUnreachableError(str(error)) from None
         finally:

@@ -1,4 +1,8 @@
-"""Fills the feed from the topic `incidents`, from its beginning, without a group. aiokafka stays in this file."""
+"""Fills the feed from the topics `incidents` and `verdicts`, from their beginning, without a group.
+
+Of verdicts only what an incident does not tell is kept: nodes of a job, endings that are no incident. aiokafka stays in
+this file.
+"""
 
 import asyncio
 import contextlib
@@ -14,14 +18,15 @@ from pipeline.report.words import instant_ns
 from pipeline.web.feed import Feed
 from pipeline.web.health import Health
 from schemas.codec import UnreadableRecordError, decode
-from schemas.records import Incident
-from schemas.topics import INCIDENTS
+from schemas.records import Incident, Verdict
+from schemas.topics import INCIDENTS, VERDICTS
 
 _LOG: Final = logging.getLogger(__name__)
 # How long any question to a broker may take before it counts as gone.
 _ANSWER_S: Final = 5.0
 _POLL_MS: Final = 500
 _SHORTLY_S: Final = 0.02
+_TOPICS: Final = (INCIDENTS.name, VERDICTS.name)
 
 
 @dataclass(kw_only=True)
@@ -86,11 +91,11 @@ class KafkaIncidents:
 
     async def _assigned(self, consumer: AIOKafkaConsumer) -> list[TopicPartition]:
         # Asking for all topics, because asking for one would make the broker create it with wrong settings.
-        while INCIDENTS.name not in await asyncio.wait_for(consumer.topics(), _ANSWER_S):
-            self._health = Health(state="starting", reason=f"waiting for the topic {INCIDENTS.name} to be created")
+        while missing := set(_TOPICS) - await asyncio.wait_for(consumer.topics(), _ANSWER_S):
+            self._health = Health(state="starting", reason=f"waiting for the topic {min(missing)} to be created")
             await asyncio.sleep(self.backoff_s[0])
         # Without a group, a subscription is all partitions from their beginning.
-        consumer.subscribe([INCIDENTS.name])
+        consumer.subscribe(_TOPICS)
         async with asyncio.timeout(_ANSWER_S):
             while not consumer.assignment():  # noqa: ASYNC110 (aiokafka has no event for it)
                 await asyncio.sleep(_SHORTLY_S)
@@ -112,8 +117,12 @@ class KafkaIncidents:
     async def _ask(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
         ends = await asyncio.wait_for(consumer.end_offsets(partitions), _ANSWER_S)
         positions = [await asyncio.wait_for(consumer.position(partition), _ANSWER_S) for partition in partitions]
-        lag = sum(max(0, ends[partition] - at) for partition, at in zip(partitions, positions, strict=True))
-        self.metrics.consumer_lag.labels(topic=INCIDENTS.name).set(lag)
+        lags = dict.fromkeys(_TOPICS, 0)
+        for partition, at in zip(partitions, positions, strict=True):
+            lags[partition.topic] += max(0, ends[partition] - at)
+        for topic, behind in lags.items():
+            self.metrics.consumer_lag.labels(topic=topic).set(behind)
+        lag = sum(lags.values())
         if self._health.state == "following" or lag == 0:
             if self._health.state == "unreachable":
                 _LOG.warning("Kafka at %s answers again", self.bootstrap)
@@ -123,14 +132,16 @@ class KafkaIncidents:
 
     def _take(self, message: ConsumerRecord, feed: Feed) -> None:
         try:
-            incident = decode(INCIDENTS.name, message.value)
-            if feed.apply(incident) and incident.revision == 1:
-                self._count(incident)
+            record = decode(message.topic, message.value)
+            if isinstance(record, Verdict):
+                feed.jobs.apply(record)
+            elif feed.apply(record) and record.revision == 1:
+                self._count(record)
         except UnreadableRecordError as error:
             self._unreadable += 1
             self.metrics.dead_letters.labels(stage="feed").inc()
             at = f"{message.topic}/{message.partition}/{message.offset}"
-            _LOG.warning("message %s is not an incident (%s); skipped", at, error)
+            _LOG.warning("message %s cannot be used (%s); skipped", at, error)
 
     def _count(self, incident: Incident) -> None:
         self.metrics.incidents.labels(domain=incident.class_.split("/")[0], run=incident.run).inc()

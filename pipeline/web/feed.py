@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from pipeline.report.words import instant_ns, name_of
+from pipeline.web.jobs import JobBook
 from pipeline.web.query import Query
 from schemas.records import Incident
 
@@ -34,6 +35,7 @@ class Feed:
     keep_incidents: int = 5_000
     keep_revisions: int = 50
     keep_changes: int = 10_000
+    jobs: JobBook = field(default_factory=JobBook)
     _history: dict[str, list[Incident]] = field(default_factory=dict, init=False)
     _changes: deque[Change] = field(default_factory=deque, init=False)
     _positions: dict[str, int] = field(default_factory=dict, init=False)
@@ -89,6 +91,16 @@ class Feed:
         """The incidents that a query asks for, newest first, without its limit."""
         latest = (history[-1] for history in self._history.values())
         return sorted((i for i in latest if query.wants(i)), key=_newest_last, reverse=True)
+
+    def of_job(self, job_id: str, run: str, cluster: str) -> list[Incident]:
+        """The latest revisions that name a job, whatever their state, newest first."""
+        latest = (history[-1] for history in self._history.values())
+        found = [
+            incident for incident in latest
+            if run in ("all", incident.run) and cluster in ("", incident.cluster)
+            and any(job.job_id == job_id for job in incident.jobs)
+        ]  # fmt: skip
+        return sorted(found, key=_newest_last, reverse=True)
 
     def clusters(self) -> list[str]:
         """Every cluster that has an incident."""

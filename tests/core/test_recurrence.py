@@ -23,20 +23,21 @@ def _verdict(
     after: timedelta = timedelta(0),
     elements: Iterable[str] = (),
     culprit: Culprit | None = None,
-    text: str = "",
+    failure: str = "",
     steps: int = 1,
     attempt: int = 0,
 ) -> Verdict:
     name = f"{job}-{attempt}"
     chain = [
         ChainStep(step=n + 1, event="x.y", role="cascade" if n else "root", where="",
-                  evidence=Evidence(source="log", text=text))
+                  evidence=Evidence(source="log", text=""))
         for n in range(steps)
     ]  # fmt: skip
     incident = Incident(
         incident_id=name, engine=Engine(version="1", rules_digest="x"), run="live", run_id="", cluster=CLUSTER,
         class_=class_, jobs=[Job(job_id=job, attempt=attempt)], chain=chain,
         started_at=f"{BEGAN + after:%Y-%m-%dT%H:%M:%S.%f}Z", culprits=[culprit] if culprit else [],
+        failure=failure,
     )  # fmt: skip
     return Verdict(
         verdict_id=name, job_key=f"{CLUSTER}/{job}/{attempt}", incident=incident, root_events=[f"line of {name}"],
@@ -122,15 +123,15 @@ def test_a_rank_number_is_no_thing_that_fails_again() -> None:
 
 
 def test_the_same_error_in_the_next_attempt_is_the_same_code() -> None:
-    def failed(attempt: int, text: str) -> Verdict:
-        return _verdict("11", class_="software/python_exception", attempt=attempt, text=text,
+    def failed(attempt: int, failure: str) -> Verdict:
+        return _verdict("11", class_="software/python_exception", attempt=attempt, failure=failure,
                         after=timedelta(minutes=30 * attempt))  # fmt: skip
 
-    found = _final(failed(0, "[rank3]: KeyError: 'mask' step 12"), failed(1, "[rank7]: KeyError: 'mask' step 14"))
+    found = _final(failed(0, "KeyError in run of loop.py"), failed(1, "KeyError in run of loop.py"))
     assert [related.why for related in found["11-1"].related] == [
         "the same code failed 30 min earlier (software/python_exception)"
     ]
-    found = _final(failed(0, "KeyError: 'mask'"), failed(1, "ValueError: 3"))
+    found = _final(failed(0, "KeyError in run of loop.py"), failed(1, "ValueError: #"))
     assert found["11-1"].related == []
 
 

@@ -12,8 +12,8 @@ from pipeline.metrics import Metrics
 from pipeline.web.consumer import KafkaIncidents
 from pipeline.web.feed import Feed
 from schemas.codec import encode
-from schemas.records import Incident
-from schemas.topics import INCIDENTS
+from schemas.records import Incident, Verdict
+from schemas.topics import INCIDENTS, VERDICTS
 
 replace = msgspec.structs.replace
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -29,9 +29,12 @@ class Broker:
         broker = next(iter(self.producer.list_topics(timeout=10).brokers.values()))
         self.bootstrap = f"127.0.0.1:{broker.port}"
 
-    def send(self, value: bytes, key: bytes = b"k") -> None:
+        for topic in (INCIDENTS.name, VERDICTS.name):
+            self.producer.list_topics(topic, timeout=10)
+
+    def send(self, value: bytes, key: bytes = b"k", topic: str = INCIDENTS.name) -> None:
         assert self.producer is not None
-        self.producer.produce(INCIDENTS.name, value=value, key=key)
+        self.producer.produce(topic, value=value, key=key)
         assert self.producer.flush(10) == 0
 
 
@@ -64,6 +67,24 @@ async def test_the_feed_is_filled_from_the_beginning_and_then_followed(
         await eventually(lambda: feed.get(timed_out.incident_id) == timed_out)
     finally:
         await stop(task)
+
+
+async def test_of_verdicts_the_nodes_of_a_job_are_kept(
+    broker: Broker, eventually: Eventually, fell_off: Incident
+) -> None:
+    verdict = Verdict(verdict_id="v", job_key="borealis/7/1", incident=fell_off, nodes=["bor-1", "bor-2"])
+    broker.send(encode(verdict), topic=VERDICTS.name)
+    feed, source = Feed(), KafkaIncidents(bootstrap=broker.bootstrap, metrics=Metrics())
+
+    task = asyncio.create_task(source.follow(feed))
+    try:
+        await eventually(lambda: source.health().ok)
+    finally:
+        await stop(task)
+
+    (attempt,) = feed.jobs.of_job("7", "live", "")
+    assert (attempt.attempt, attempt.all_nodes()) == (1, ["bor-1", "bor-2"])
+    assert len(feed) == 0
 
 
 async def test_what_is_not_an_incident_is_counted_and_its_neighbours_are_shown(
