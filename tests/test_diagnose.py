@@ -1,96 +1,79 @@
 """`diagnose` over the corpus: the right class and culprit, whatever order the records of the nodes arrive in."""
 
-import fnmatch
 import json
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from pipeline.diagnose import Diagnosis, diagnose
 from pipeline.engine import Engine
 from pipeline.folder import plan
 from pipeline.reader import Keyed, records
-from schemas.records import DELIVERY_FIELDS, Culprit, Incident, RawBatch
-
-CORPUS = Path(__file__).parent / "corpus"
-CASES = sorted(folder.name for folder in CORPUS.iterdir() if (folder / "expected.json").is_file())
+from schemas.records import DELIVERY_FIELDS, Incident, RawBatch
+from tests.corpus_cases import CASES, CORPUS, agrees, diagnosed, expected, loud
 
 
-class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a corpus folder must lead to. `must_not`: class patterns; `chain`: texts that must stand on the chain."""
-
-    class_: str | None = msgspec.field(name="class")
-    culprits: list[dict[str, str | int]] = []
-    either: list[dict[str, str | int]] = []
-    must_not: list[str]
-    chain: list[str] = []
-
-
-def _expected(case: str) -> Expected:
-    return msgspec.json.decode((CORPUS / case / "expected.json").read_bytes(), type=Expected)
-
-
-def _diagnosed(case: str) -> Diagnosis:
-    return diagnose([CORPUS / case / "logs"])
-
-
-def _agrees(culprit: Culprit, wanted: dict[str, str | int]) -> bool:
-    return all(getattr(culprit, name) == value for name, value in wanted.items())
-
-
-def _loud() -> list[str]:
-    return [case for case in CASES if _expected(case).class_]
-
-
-@pytest.mark.parametrize("case", _loud())
+@pytest.mark.parametrize("case", loud())
 def test_the_first_incident_has_the_right_class(case: str) -> None:
-    diagnosis = _diagnosed(case)
+    diagnosis = diagnosed(case)
     assert diagnosis.incidents
-    assert diagnosis.incidents[0].class_ == _expected(case).class_
+    assert diagnosis.incidents[0].class_ == expected(case).class_
 
 
-@pytest.mark.parametrize("case", _loud())
+@pytest.mark.parametrize("case", loud())
+def test_one_fault_is_one_incident(case: str) -> None:
+    assert len(diagnosed(case).incidents) == expected(case).incidents
+
+
+@pytest.mark.parametrize("case", loud())
 def test_the_culprit_carries_every_identifier_that_the_logs_give(case: str) -> None:
-    expected, culprits = _expected(case), _diagnosed(case).incidents[0].culprits
-    if expected.either:
+    wants, culprits = expected(case), diagnosed(case).incidents[0].culprits
+    if wants.either:
         assert culprits
-        assert all(any(_agrees(culprit, wanted) for wanted in expected.either) for culprit in culprits)
+        assert all(any(agrees(culprit, wanted) for wanted in wants.either) for culprit in culprits)
         return
 
-    assert len(culprits) == len(expected.culprits)
-    for wanted in expected.culprits:
+    assert len(culprits) == len(wants.culprits)
+    for wanted in wants.culprits:
         said = [{name: getattr(culprit, name) for name in wanted} for culprit in culprits]
         assert wanted in said
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_no_incident_concludes_what_is_forbidden(case: str) -> None:
-    classes = [incident.class_ for incident in _diagnosed(case).incidents]
-    wrong = [c for c in classes if any(fnmatch.fnmatch(c, pattern) for pattern in _expected(case).must_not)]
-    assert not wrong
+    classes = [incident.class_ for incident in diagnosed(case).incidents]
+    assert not [class_ for class_ in classes if expected(case).forbids(class_)]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not _expected(case).class_])
+@pytest.mark.parametrize("case", [case for case in CASES if not expected(case).class_])
 def test_a_quiet_ending_is_no_incident(case: str) -> None:
-    assert not _diagnosed(case).incidents
+    assert not diagnosed(case).incidents
 
 
-@pytest.mark.parametrize("case", _loud())
+@pytest.mark.parametrize("case", [case for case in CASES if expected(case).notes])
+def test_an_ending_that_is_no_incident_is_noted(case: str) -> None:
+    assert set(expected(case).notes) <= {note.class_ for note in diagnosed(case).notes}
+
+
+@pytest.mark.parametrize("case", [case for case in loud() if expected(case).interruption])
+def test_the_incident_says_how_the_job_was_interrupted(case: str) -> None:
+    assert diagnosed(case).incidents[0].interruption == expected(case).interruption
+
+
+@pytest.mark.parametrize("case", loud())
 def test_the_chain_shows_the_evidence(case: str) -> None:
-    texts = [step.evidence.text for step in _diagnosed(case).incidents[0].chain]
-    missing = [wanted for wanted in _expected(case).chain if not any(wanted in text for text in texts)]
+    texts = [step.evidence.text for step in diagnosed(case).incidents[0].chain]
+    missing = [wanted for wanted in expected(case).chain if not any(wanted in text for text in texts)]
     assert not missing
 
 
-@pytest.mark.parametrize("case", _loud())
+@pytest.mark.parametrize("case", loud())
 def test_a_chain_is_a_proof(case: str) -> None:
-    for incident in _diagnosed(case).incidents:
+    for incident in diagnosed(case).incidents:
         _assert_proof(incident)
 
 
@@ -114,10 +97,10 @@ def _assert_proof(incident: Incident) -> None:
     assert anchors or roots[0].step == next(step.step for step in incident.chain if step.role != "context")
 
 
-@pytest.mark.parametrize("case", _loud())
+@pytest.mark.parametrize("case", loud())
 def test_only_nodes_of_the_logs_are_counted_and_named(case: str) -> None:
-    names = {node for culprit in _expected(case).culprits for node in [culprit.get("node")] if node}
-    incident = _diagnosed(case).incidents[0]
+    names = {node for culprit in expected(case).culprits for node in [culprit.get("node")] if node}
+    incident = diagnosed(case).incidents[0]
     everything = "\n".join(path.read_text() for path in (CORPUS / case / "logs").rglob("*") if path.is_file())
     for coverage in incident.coverage.values():
         names.update(coverage.silent)
@@ -198,18 +181,18 @@ def test_the_incident_is_the_same_whichever_file_of_a_node_is_read_first(case: s
         assert _final([k for key in sorted(nodes) for k in _sources_reordered(nodes[key], seed)]) == first
 
 
-@pytest.mark.parametrize("case", _loud())
+@pytest.mark.parametrize("case", loud())
 def test_what_the_engine_says_of_any_order_is_what_diagnose_says(case: str) -> None:
-    shapes: list[dict[str, Any]] = [msgspec.to_builtins(incident) for incident in _diagnosed(case).incidents]
+    shapes: list[dict[str, Any]] = [msgspec.to_builtins(incident) for incident in diagnosed(case).incidents]
     for shape in shapes:
         for name in DELIVERY_FIELDS:
             shape.pop(name)
     assert json.dumps(shapes, indent=1) == _final(next(_orders(case)))
 
 
-@pytest.mark.parametrize("case", _loud())
+@pytest.mark.parametrize("case", loud())
 def test_every_verdict_settles_at_the_end_of_the_input(case: str) -> None:
-    assert {incident.verdict for incident in _diagnosed(case).incidents} == {"settled"}
+    assert {incident.verdict for incident in diagnosed(case).incidents} == {"settled"}
 
 
 # --- the command --------------------------------------------------------------------------------------------------
