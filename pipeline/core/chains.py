@@ -19,6 +19,8 @@ SECOND_NS: Final = 1_000_000_000
 MAX_ROOTS: Final = 16
 # Root lines of one entity that lie further apart than this are two failures, not one.
 SAME_FAULT_S: Final = 3_600.0
+# What such a fault of a node does to the ranks that run there needs no line of theirs.
+_OF_ALL_RANKS: Final = ("hard", "hang", "slow")
 # Between the two ends of a connection.
 BETWEEN: Final = " <-> "
 # An IPv4 address written as a GID.
@@ -111,7 +113,22 @@ def _roots_by_entity(rule: Rule, index: "_ByEvent") -> list[list[tuple[int, Reso
             if id(item) not in taken and _holds(pattern, item, index):
                 taken.add(id(item))
                 groups.setdefault(_entity_name(rule.scope, item.subject), []).append((preference, item))
-    return list(groups.values())
+    return [fault for members in groups.values() for fault in _apart(members)]
+
+
+def _apart(members: list[tuple[int, Resolved]]) -> list[list[tuple[int, Resolved]]]:
+    """The root lines of one entity, fault by fault. What has no time may belong to each of them."""
+    timed = [member for member in members if member[1].episode.start_ns >= 0]
+    timed.sort(key=lambda member: (member[1].episode.start_ns, canonical(member[1].episode.first)))
+    faults: list[list[tuple[int, Resolved]]] = []
+    end_ns = 0
+    for member in timed:
+        if not faults or member[1].episode.start_ns - end_ns > SAME_FAULT_S * SECOND_NS:
+            faults.append([])
+        faults[-1].append(member)
+        end_ns = max(end_ns, member[1].episode.end_ns)
+    untimed = [member for member in members if member[1].episode.start_ns < 0]
+    return [[*fault, *untimed] for fault in faults] if faults else [untimed]
 
 
 def _holds(pattern: Pattern, item: Resolved, index: "_ByEvent") -> bool:
@@ -197,7 +214,7 @@ class _Builder:
         """
         if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "link", "job", "rank"):
             return True
-        if self._rule.scope == "node" and self._rule.interruption == "hard" and subject.node in self._nodes:
+        if self._rule.scope == "node" and self._rule.interruption in _OF_ALL_RANKS and subject.node in self._nodes:
             return True
         return any(one.role == "cascade" and one.item.subject.rank is not None for one in self._steps[told:])
 
@@ -266,6 +283,8 @@ def _blamed(scope: Scope, items: list[Resolved]) -> Entity:
     """Who a rule blames. Of a connection both ends; the one end that several failed connections have in common; the
     node whose own kernel says it.
     """
+    if scope in ("job", "node"):
+        return _agreed(scope, items)
     if scope != "link":
         return culprit_of(scope, [item.subject for item in items])
     kernel = next((item.subject for item in items if item.episode.first.source_kind == "kernel"), None)
@@ -282,6 +301,29 @@ def _blamed(scope: Scope, items: list[Resolved]) -> Entity:
     return Entity(node=end) if known else Entity(link=end)
 
 
+# What names a node; the rest of an entity names something on it.
+_OF_NODES: Final = ("node", "machine_id", "switch", "nvlink_domain")
+
+
+def _agreed(scope: Scope, items: list[Resolved]) -> Entity:
+    """What all the lines that name anybody agree on. A node's name comes from the preferred line, and of the rest what
+    its lines agree on beyond who printed them: whoever reports a fault of the node is not at fault for it.
+    """
+    named = [item for item in items if item.subject != Entity()]
+    said: dict[str, list[object]] = defaultdict(list)
+    for item in named:
+        printer = item.episode.first.printer
+        for name, value in msgspec.structs.asdict(item.subject).items():
+            own = value is not None and value == getattr(printer, name, None)
+            if value is not None and (scope == "job" or name in _OF_NODES or not own):
+                said[name].append(value)
+    if scope == "job":
+        kept = {name: values[0] for name, values in said.items() if len(values) == len(named) and len(set(values)) == 1}
+        return msgspec.convert(kept, Entity)
+    kept = {name: values[0] for name, values in said.items() if len(set(values)) == 1 or name in _OF_NODES}
+    return msgspec.convert(kept, Entity)
+
+
 def link_of(subject: Entity, attributes: Mapping[str, str]) -> Entity:
     """The subject of a line about a connection, with both ends where the line gives them: addresses, else names."""
     here, there = attributes.get("local_gid") or subject.node, attributes.get("remote_gid") or attributes.get("peer")
@@ -294,16 +336,12 @@ def link_of(subject: Entity, attributes: Mapping[str, str]) -> Entity:
 
 
 def culprit_of(scope: Scope, subjects: list[Entity]) -> Entity:
-    """The entity a rule blames: the first subject with what the others add. A link's culprit is no rank, and a job's
-    has only what all its lines agree on.
-    """
+    """The entity a rule blames: the first subject with what the others add. A link's culprit is no rank."""
     merged: dict[str, object] = {}
     for subject in subjects:
         for name, value in msgspec.structs.asdict(subject).items():
             if value is not None:
                 merged.setdefault(name, value)
-    if scope == "job":
-        merged = {name: value for name, value in merged.items() if {getattr(s, name) for s in subjects} == {value}}
     if scope == "nic":
         merged = {name: merged[name] for name in ("node", "machine_id", "nic", "link", "switch") if name in merged}
     return msgspec.convert(merged, Entity)

@@ -135,6 +135,9 @@ _OF_PROCESSES: Final = ("software/", "resource/")
 
 def filled(culprit: Entity, steps: Sequence[Step], class_: str) -> Entity:
     """The culprit with identifiers that the lines of its own device or process give, all alike."""
+    if culprit.nic is not None:
+        # Who uses a network card is not at fault for it.
+        return culprit
     lines = [one.item for one in steps if one.role in ("root", "cascade")]
     lines = [item for item in lines if _is_same_part(culprit, item.subject)]
     own = [item.subject for item in lines]

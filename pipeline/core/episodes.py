@@ -14,7 +14,7 @@ DEFAULT_WINDOW_S: Final = 60
 PROGRESS: Final = "context/progress"
 
 
-_LASTING: Final = ("cause", "intermediate")
+LASTING: Final = ("cause", "intermediate")
 
 
 class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -216,7 +216,7 @@ def _together(big: dict[str, Member], small: dict[str, Member]) -> dict[str, Mem
 
 def _last_of(a: Episode, b: Episode) -> Event | None:
     """The last line of both, where it is worth keeping."""
-    if a.first.label != PROGRESS and a.first.role not in _LASTING:
+    if a.first.label != PROGRESS and a.first.role not in LASTING:
         return None
     return max((event for one in (a, b) for event in (one.first, one.last) if event is not None), key=canonical)
 

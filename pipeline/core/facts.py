@@ -267,6 +267,9 @@ def _said(event: Event) -> Iterator[tuple[Place, int, Seat | None]]:
         return
     if event.name in _STATED or (event.name.startswith("gpu.") and _names_a_gpu(event)):
         yield from _stated(event)
+    elif event.name == "slurm.task_exit" and attributes.get("host") and number(attributes.get("tasks")) is not None:
+        # Slurm itself says on which node the task ran.
+        yield Place(host=subject.node, task=f"{_source(event)}\x1f{attributes['tasks']}"), STATED, None
     elif event.name in _OF_LAUNCHER and subject.local_rank is not None:
         place = Place(host=subject.node, local_rank=subject.local_rank, pid=subject.pid, task=printed.task)
         yield place, trust, None

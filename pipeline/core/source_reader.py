@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from pipeline.core import keys, times
 from pipeline.core.dating import NOTHING_SAID, Dating, ZoneWatch, iso_stamp, told
-from pipeline.core.episodes import PROGRESS
+from pipeline.core.episodes import LASTING, PROGRESS
 from pipeline.core.here import Here, Recent
 from pipeline.core.hosts import may_be_one
 from pipeline.core.line_reader import line_reader
@@ -289,8 +289,8 @@ class SourceReader:
         fold = (event.name, said, second, event.subject, event.printer, where)
         if fold in self._folded:
             place = self._folded[fold]
-            if event.label == PROGRESS:
-                self._fold_progress(place, event)
+            if event.label == PROGRESS or (match.one_per_second and event.role in LASTING):
+                self._fold_last(place, event)
                 return
             key, first = self._events[place]
             until_ns = max(first.until_unix_nano or 0, when.aligned_ns or 0) or None
@@ -300,8 +300,8 @@ class SourceReader:
         self._folded[fold] = len(self._events)
         self._events.append((self._memory.job, event))
 
-    def _fold_progress(self, place: int, event: Event) -> None:
-        """Of marks of progress the first and the last stay: what was going on or had ended shows in the last one."""
+    def _fold_last(self, place: int, event: Event) -> None:
+        """The first and the last stay: what was going on, had ended or changed shows in the last one."""
         key, _ = self._events[place]
         last = self._last_of.get(place)
         if last is None:

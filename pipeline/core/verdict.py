@@ -3,6 +3,7 @@
 Pure and order-independent: the same episodes and facts give the same conclusions, however they arrived.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -37,8 +38,12 @@ REPORTS: Final = WAITERS | {"nccl.watchdog.work", "nccl.wait.timeout", "nccl.wat
 DURING: Final = STALLS | {"nccl.wait.timeout", "torch.abort.timeout", "nccl.watchdog.work"}
 # What a rank prints of the death of another one.
 SURVIVORS: Final = WAITERS | {"nccl.socket.closed", "gloo.closed", "gloo.reset"}
+# What a launcher does to ranks that did not fail, and lines by which somebody speaks of other ranks.
+STOPPED: Final = frozenset(("elastic.terminate", "elastic.kill"))
+_OF_OTHERS: Final = ("elastic.", "slurm.", "launcher.", "placement.", "collective.", "torch.remote_error")
 # What a process prints of its own end, without saying what led to it.
 LAST_WORDS: Final = frozenset(("cuda.error", "nccl.cuda.failure", "python.exception", "process.abort"))
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 # Of so many that print alike the process numbers are looked up.
 MAX_RESOLVED: Final = 256
 # A rule this strong rests on a record of the fault itself; it stands alone where it explains nothing of the failure.
@@ -127,7 +132,7 @@ def _concluded(
     loose = [c for c in roots if not any(c is other for other in linked)]
     linked.sort(key=lambda c: (-_score(c, failures), canonical(c.root_item.episode.first)))
     if not failures:
-        found = [_conclusion(c, placement) for c in _one_per_entity([*linked, *loose])]
+        found = _each(_one_per_entity([*linked, *loose]), placement)
         return items, [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
     if not linked:
         return items, [_unknown(items, failures, placement, reported, silent, flight), *_alone(loose, placement, [])]
@@ -252,34 +257,70 @@ def _score(chain: Chain, failures: list[Resolved]) -> float:
     return chain.strength + 0.3 * share
 
 
+# Faults of which each entity has a record of its own: all that show one are at fault.
+_RECORDED: Final = ("gpu", "nic", "node")
+
+
 def _with_rivals(linked: list[Chain], placement: PlacementMap) -> tuple[Conclusion, list[Chain]]:
     """The best chain, and those that stand beside it. Equals of the same rule that the clocks cannot order share it."""
     best, rest = linked[0], linked[1:]
-    first = best.root_item.episode.first
-    equals = [c for c in rest if c.rule is best.rule and order(first, c.root_item.episode.first) == "concurrent"]
+    equals = _equals(best, rest)
     others = [c for c in rest if not any(c is equal for equal in equals)]
+    main = _shared(best, equals, placement)
+    return msgspec.structs.replace(main, alternatives=[_conclusion(c, placement) for c in others][:3]), others
+
+
+def _each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
+    """Where nothing failed: a conclusion for each fault; what several ranks say alike at one time is one."""
+    found, rest = [], chains
+    while rest:
+        best, rest = rest[0], rest[1:]
+        equals = _equals(best, rest) if best.rule.scope not in _RECORDED else []
+        rest = [c for c in rest if not any(c is equal for equal in equals)]
+        found.append(_shared(best, equals, placement))
+    return found
+
+
+def _equals(best: Chain, rest: list[Chain]) -> list[Chain]:
+    first = best.root_item.episode.first
+    return [c for c in rest if c.rule is best.rule and order(first, c.root_item.episode.first) == "concurrent"]
+
+
+def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclusion:
+    """The conclusion of a chain and of those that cannot be told from it."""
     main = _conclusion(best, placement)
-    alternatives = [_conclusion(c, placement) for c in others][:3]
-    main = msgspec.structs.replace(main, alternatives=alternatives)
     if not equals:
-        return main, others
-    culprits = [best.subject, *(c.subject for c in equals)]
-    if best.rule.scope in ("gpu", "nic", "node"):
-        # Each has its own record of the fault: all are at fault.
-        return _together(main, culprits, equals), others
+        return main
+    culprits = _one_card([best.subject, *(c.subject for c in equals)])
+    together = _together(main, culprits, equals)
+    if best.rule.scope in _RECORDED:
+        return together
     if len(culprits) == 2:
-        return msgspec.structs.replace(main, culprits=culprits, confidence=main.confidence / 2), others
+        return msgspec.structs.replace(together, confidence=main.confidence / 2)
     why = f"{len(culprits)} ranks show the same failure and the clocks cannot say which came first"
-    return msgspec.structs.replace(main, culprits=[], confidence=main.confidence / 2, why_unknown=why), others
+    return msgspec.structs.replace(main, culprits=[], confidence=main.confidence / 2, why_unknown=why)
+
+
+def _one_card(culprits: list[Entity]) -> list[Entity]:
+    """A network card that the kernel calls by its bus address and others by its name is one."""
+    if len(culprits) != 2 or culprits[0].node != culprits[1].node:
+        return culprits
+    addresses = [c.nic for c in culprits if c.nic is not None and _ADDRESS.fullmatch(c.nic)]
+    named = [c for c in culprits if c.nic is not None and not _ADDRESS.fullmatch(c.nic)]
+    if len(addresses) == 1 and len(named) == 1:
+        return [msgspec.structs.replace(named[0], pci_bus_id=addresses[0])]
+    return culprits
 
 
 def _together(main: Conclusion, culprits: list[Entity], equals: list[Chain]) -> Conclusion:
     steps = list(main.steps)
-    present = {id(one.item) for one in steps}
+    present = {id(one.item): number for number, one in enumerate(steps)}
     for chain in equals:
-        item = chain.root_item
-        if id(item) not in present:
-            steps.append(step(item, "root", None, "", steps))
+        number = present.get(id(chain.root_item))
+        if number is None:
+            steps.append(step(chain.root_item, "root", None, "", steps))
+        elif len(culprits) > 1:
+            steps[number] = Step(item=chain.root_item, role="root")
     return msgspec.structs.replace(main, culprits=culprits, steps=steps)
 
 
@@ -388,7 +429,10 @@ def _silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Repo
         return unheard_of({rank for item in items if item.episode.name in REPORTS for rank in item.ranks})
     if placement.world_size is None or len(known) < placement.world_size:
         return []
-    silent = sorted(known.difference(*(item.ranks for item in waits)))
+    silent = sorted(known.difference(*(item.ranks for item in waits)) & _heard(items))
+    # Whom the launcher stopped fell silent for that.
+    stopped = {rank for item in items if item.episode.name in STOPPED for rank in item.ranks}
+    silent = [rank for rank in silent if rank not in stopped] or silent
     if not silent or len(silent) * 2 > len(known):
         return []
     window_ns = max(item.episode.end_ns for item in waits)
@@ -398,3 +442,9 @@ def _silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Repo
         if not reported.all_ended and reported.through_ns.get(placement.ranks[rank].node or "", 0) < window_ns
     ]
     return [] if unread else silent
+
+
+def _heard(items: list[Resolved]) -> set[int]:
+    """The ranks of which a line of their own was read: of the others nobody knows whether they said anything."""
+    own = (item for item in items if not item.episode.name.startswith(_OF_OTHERS))
+    return {rank for item in own if item.episode.first.source_kind == "application" for rank in item.ranks}

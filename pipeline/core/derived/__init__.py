@@ -32,6 +32,7 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "odd_of_statements": ranks.odd_of_statements,
     "noticed": ranks.noticed,
     "over": stores.over,
+    "hardly_throttled": stores.hardly_throttled,
     "odd_of_waiters": ranks.odd_of_waiters,
     "hung": stores.hung,
     "unfinished": activities.unfinished,

@@ -22,6 +22,8 @@ MAX_NAMED: Final = 4
 MAX_GAP: Final = 256
 # Lines about a collective that does not fit: the end that notices is not the end that is wrong.
 _NOTICED: Final = ("gloo.mismatch", "nccl.mismatch")
+# Lines of somebody who waits for others to join, unless they name who does not.
+_ABSENT: Final = ("tcpstore.join_timeout", "elastic.rendezvous.failed", "slurm.launch_failed")
 
 
 # A place in time of a member of a crowd.
@@ -98,6 +100,10 @@ def noticed(scene: Scene) -> Changes:
     """Who notices that a collective does not fit is not who is wrong."""
     for item in scene.named(*_NOTICED):
         yield id(item), [Resolved(episode=item.episode, subject=Entity())]
+    for item in scene.named(*_ABSENT):
+        printer, subject = item.episode.first.printer, item.subject
+        if subject.node is None or subject.node == printer.node or subject.rank is not None:
+            yield id(item), [Resolved(episode=item.episode, subject=Entity())]
 
 
 def unheard_of(reporters: set[int | None]) -> list[int]:

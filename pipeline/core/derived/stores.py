@@ -1,4 +1,4 @@
-"""What a hung task waits for, and stores that answered again before anybody waited."""
+"""What a hung task waits for; stores that answered again, and quotas that were hardly used, before anybody waited."""
 
 from typing import Final
 
@@ -11,6 +11,8 @@ from schemas.records import Event
 
 # How long after the line about a hung task its stack is printed.
 STACK_S: Final = 60
+# Kubernetes' own alert (CPUThrottlingHigh) looks at containers above a quarter.
+MIN_THROTTLED: Final = 0.25
 _BLOCKED_IN: Final = {
     "storage/nfs_stall": "nfs", "storage/lustre_evict": "lustre", "storage/fs_stall": "file system",
 }  # fmt: skip
@@ -59,3 +61,15 @@ def _began_after(end: Event, stall: Resolved) -> bool:
     if lag is None or not ran_ms.isdecimal() or len(ran_ms) > 9:
         return False
     return lag[0] > int(ran_ms) * 1_000_000
+
+
+# --- a quota that was hardly used ---------------------------------------------------------------------------------
+
+
+def hardly_throttled(scene: Scene) -> Changes:
+    """A container that was held back in few of its periods was not held up: such lines are left out."""
+    for item in scene.named("host.cpu_throttle"):
+        periods, throttled = (item.episode.attributes.get(name, "") for name in ("nr_periods", "nr_throttled"))
+        known = all(number.isdecimal() and len(number) < 20 for number in (periods, throttled))
+        if known and int(throttled) < MIN_THROTTLED * int(periods):
+            yield id(item), []
