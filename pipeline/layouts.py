@@ -15,7 +15,7 @@ _NOT_NAMES: Final = KERNEL_NAMES | frozenset(
         "node", "worker", "retry", "torchrun", "launcher", "trainer", "core", "empty", "elastic", "main", "nohup",
         "run", "script", "system", "host", "var", "pods", "containers", "tmp", "ray", "session", "latest", "error",
         "none", "default", "slurmd", "slurmctld", "slurmstepd", "kubelet", "containerd", "dockerd", "dcgm",
-        "journalctl",
+        "journalctl", "dump", "dumps", "flight", "recorder", "fr", "trace", "traces",
     )
 )  # fmt: skip
 # Folders that hold files of anybody.

@@ -112,13 +112,15 @@ def _source_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLin
 
 
 def _dump_lines(source: SourcePlan, on_read: OnRead | None) -> Iterator[RawLine]:
-    """What a dump of the flight recorder says, as lines. They stand nowhere in the file: their offsets count them."""
+    """What a dump of the flight recorder says, as lines. They are counted as if they were a file."""
     try:
         lines, size = dump_lines(source.path, source.name), source.path.stat().st_size
     except FileNotFoundError as error:
         raise UnreadableFileError(f"{source.name}: {error.strerror}") from error
-    for number, body in enumerate(lines):
-        yield RawLine(seq=number + 1, source=source.name, generation="0", offset=number, body=body)
+    offset = 0
+    for number, body in enumerate(lines, 1):
+        yield RawLine(seq=number, source=source.name, generation="0", offset=offset, line_no=number, body=body)
+        offset += len(body.encode()) + 1
     if on_read is not None:
         on_read(source.name, size)
 

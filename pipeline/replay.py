@@ -4,6 +4,7 @@ The player releases lines into work files as time passes (or all at once); a shi
 is released an end file tells each shipper to read to the end, say so in its last progress record, and leave.
 """
 
+import io
 import os
 import shutil
 import signal
@@ -12,8 +13,9 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +23,7 @@ from msgspec import Struct
 from pipeline.core import times
 from pipeline.core.parse import kmsg_header, parse_line
 from pipeline.core.source_reader import stated
+from pipeline.flight_files import dump_lines
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.logfiles import lines, open_log
 from pipeline.reader import empty_batch
@@ -242,7 +245,7 @@ class Player:
 
     def release_all(self) -> None:
         """Write the whole file."""
-        with open_log(self._source.path) as stream, self._target.open("ab") as out:
+        with _opened(self._source) as stream, self._target.open("ab") as out:
             shutil.copyfileobj(stream, out)
         self._next = None
 
@@ -276,7 +279,7 @@ class Player:
 
     def _timed(self) -> Iterator[tuple[int | None, bytes]]:
         batch = empty_batch("", self._node)
-        with open_log(self._source.path) as stream:
+        with _opened(self._source) as stream:
             for _, data, _ in lines(stream):
                 yield self._time(body_of(data)[0], batch), data + b"\n"
 
@@ -290,6 +293,13 @@ class Player:
             return None
         dating = self._said.dating
         return times.stamped(parsed.stamp, dating, dating.near_ns, batch.reporter, batch).aligned_ns
+
+
+def _opened(source: SourcePlan) -> AbstractContextManager[IO[bytes]]:
+    """The bytes of a file as an agent reads them: of a dump of the flight recorder the lines that are made of it."""
+    if source.dump:
+        return io.BytesIO("".join(f"{line}\n" for line in dump_lines(source.path, source.name)).encode())
+    return open_log(source.path)
 
 
 def _chained(

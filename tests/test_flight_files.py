@@ -18,6 +18,9 @@ from pipeline.flight_files import head_of, states_in
 from pipeline.folder import plan
 from pipeline.layouts import layout_of
 from pipeline.logfiles import UnreadableFileError
+from pipeline.reader import node_records
+from pipeline.replay import Player
+from schemas.records import RawBatch
 from tests.core.test_pickles import Evaluated, Shell
 from tests.dumps import VERSIONS, Call, Job, even, one_behind, world
 
@@ -74,6 +77,7 @@ def test_a_log_that_speaks_of_dumps_stays_a_log(tmp_path: Path) -> None:
     ("path", "node", "rank"),
     [
         ("nccl_trace_rank_3", None, 3), ("box7/nccl_trace_rank_12", "box7", 12), ("nccl_trace_rank_14", None, 14),
+        ("fr-dumps/nccl_trace_rank_6", None, 6), ("flight_recorder/traces/nccl_trace_rank_6", None, 6),
         ("nccl_trace_rank_box-07_5", "box-07", 5), ("comm_lib_trace_rank_11.json", None, 11),
     ],
 )  # fmt: skip
@@ -81,7 +85,7 @@ def test_the_names_that_pytorch_gives_tell_rank_and_host(
     path: str, node: str | None, rank: int, tmp_path: Path
 ) -> None:
     file = tmp_path / path
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(pickle.dumps(even(16).dump(0)))
     assert layout_of(path).rank == rank
     (state,) = states_in(file, path)
@@ -111,6 +115,7 @@ def test_two_ranks_that_stopped_are_both_culprits_with_their_group(tmp_path: Pat
     assert [(c.rank, c.process_group) for c in incident.culprits] == [(3, "0 (default_pg)"), (6, "0 (default_pg)")]
     assert incident.blast_radius.ranks == 8
     assert incident.blast_radius.silent_ranks == [3, 6]
+    assert incident.blast_radius.reporting_ranks == 6
 
 
 def test_a_mismatch_is_a_mismatch(tmp_path: Path) -> None:
@@ -195,6 +200,23 @@ def test_what_pytorch_itself_wrote_is_understood(
         os.utime(tmp_path / path.name, ns=(0, 2 * 10**18))
     (incident,) = diagnose([tmp_path]).incidents
     assert (incident.class_, [culprit.rank for culprit in incident.culprits]) == (class_, [rank])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_replay_writes_the_lines_that_diagnose_reads(at_once: bool, tmp_path: Path) -> None:
+    (node,) = plan([one_behind().write(tmp_path / "box1", ranks=[0])]).nodes
+    (batch,) = (k.record for k in node_records("local", node, "post_mortem", "") if isinstance(k.record, RawBatch))
+    target = tmp_path / "played"
+    player = Player(node.sources[0], target, node)
+    if at_once:
+        player.release_all()
+    else:
+        player.release(2**62)
+    played = target.read_bytes()
+    assert played.decode().splitlines() == [line.body for line in batch.records]
+    assert [played[line.offset :].decode().splitlines()[0] for line in batch.records] == [
+        line.body for line in batch.records
+    ]
 
 
 # --- hostile ----------------------------------------------------------------------------------------------------------

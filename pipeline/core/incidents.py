@@ -9,6 +9,7 @@ import msgspec
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Step
 from pipeline.core.code_path import failure_of, repeats
+from pipeline.core.derived.flight import WAITERS as FLIGHT_WAITERS
 from pipeline.core.episodes import Episode
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, saved_of
@@ -293,7 +294,8 @@ def _stall_start(conclusion: Conclusion) -> tuple[int, int] | None:
 
 
 def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:
-    waiting = {rank for s in conclusion.steps if s.item.episode.name in WAITERS for rank in s.item.ranks}
+    waiters = WAITERS | FLIGHT_WAITERS
+    waiting = {rank for s in conclusion.steps if s.item.episode.name in waiters for rank in s.item.ranks}
     timed = [s for s in conclusion.steps if _printer(s) is not None and s.role != "context"]
     first = min(timed, key=lambda s: canonical(s.item.episode.first), default=None)
     return BlastRadius(

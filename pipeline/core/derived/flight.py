@@ -28,8 +28,10 @@ EVENTS: Final = frozenset(
     )
 )  # fmt: skip
 ATTRIBUTES: Final = {"flight.mismatch": frozenset(("differ",)), "flight.deadlock": frozenset(("ranks",))}
+# What the dump of a rank shows that waits for another one.
+WAITERS: Final = frozenset(("flight.waiting", "flight.queued"))
 # Of these the job does not go on.
-FAILURES: Final = EVENTS - {"flight.waiting", "flight.queued"}
+FAILURES: Final = EVENTS - WAITERS
 # So many ranks that dumped nothing are named one by one.
 MAX_MISSING: Final = 64
 
