@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -52,6 +52,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     work_dir: Path
     run_id: str
     speed: float | None = None
+    run: Literal["replay", "drill"] = "replay"
 
 
 def is_run_id(text: str) -> bool:
@@ -194,7 +195,8 @@ class Shipper:
         """The node agent's settings; strings are JSON strings, which TOML reads as they are."""
         node, quote = self._node, _quoted
         text = [
-            f"cluster = {quote(self._cluster)}", f"reporter = {quote(node.reporter)}", 'run = "replay"',
+            f"cluster = {quote(self._cluster)}", f"reporter = {quote(node.reporter)}",
+            f"run = {quote(self._settings.run)}",
             f"run_id = {quote(self._settings.run_id)}", 'start_at = "beginning"',
             f"end_file = {quote(str(self.folder / 'end'))}",
         ]  # fmt: skip
@@ -233,6 +235,7 @@ class Player:
         self._node = node
         self._lines = self._timed()
         self._next: tuple[int | None, bytes] | None = next(self._lines, None)
+        self.name = source.name
         self.size = source.path.stat().st_size
 
     @property

@@ -231,13 +231,16 @@ class Wants:
     container: bool | None = None
 
 
-def new_fleet(r: Random, wants: Wants, ranks: int, per_node: int, *, skewed: bool = False) -> Fleet:
+def new_fleet(
+    r: Random, wants: Wants, ranks: int, per_node: int, *, skewed: bool = False, begin_ns: int | None = None
+) -> Fleet:
     """A fleet for so many ranks; `skewed`: every clock is seconds off, and claimed to be."""
     versions = _versions(r, wants)
     model = r.choice([m for m in wants.models if m != "GB200" or per_node == 4] or ["H100"])
     count = max(ranks // per_node, wants.min_nodes)
     job = _job(r, wants, versions)
-    begin_ns = _begin_ns(r, versions.year)
+    some_day_ns = _begin_ns(r, versions.year)
+    begin_ns = some_day_ns if begin_ns is None else begin_ns
     zone_s = r.choice(_ZONES)
     claimed = skewed or r.random() < 0.7
     others = r.choice((0, 1, 1, 2, 3))

@@ -14,12 +14,13 @@ from pipeline.drill.opening import distract, noise
 from pipeline.drill.output import Written
 from pipeline.drill.registry import Chain, chains
 from pipeline.drill.story import Story
-from pipeline.drill.truth import Truth, check, with_left
+from pipeline.drill.truth import Claim, Truth, check, with_left
 
 TRUTH: Final = "truth.json"
 LOGS: Final = "logs"
 SKEWED: Final = "C33"
 MIN_RANKS: Final = 8
+_COLLECTED_AFTER_NS: Final = 60_000_000_000
 MAX_RANKS: Final = 16_384
 _SIZES: Final = (
     (8, 4),
@@ -36,13 +37,16 @@ _SIZES: Final = (
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make. Zero ranks and an empty chain: the seed chooses."""
+    """What to make. Zero ranks and an empty chain: the seed chooses. `end_ns`: when the story is over, for a live
+    drill; else it is told of some day of the past.
+    """
 
     seed: int
     chain: str = ""
     ranks: int = 0
     gpus_per_node: int = 0
     remove_share: float = 0.0
+    end_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,34 +61,56 @@ class Incident:
 
 def incident(options: Options) -> Incident:
     """Make one."""
+    made = _tell(options, None)
+    if options.end_ns is not None:
+        # The dice fall alike whenever the story begins, so it lasts as long.
+        made = _tell(options, options.end_ns - made.end_ns + made.story.fleet.begin_ns)
+    return _collect(options, made)
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """A story that was told. `begin_ns` and `end_ns` are the true times of its first line and of its collection."""
+
+    r: Random
+    chain: Chain
+    skewed: bool
+    story: Story
+    claims: list[Claim]
+    begin_ns: int
+    end_ns: int
+
+
+def _tell(options: Options, begin_ns: int | None) -> _Telling:
     r = Random(f"drill/{options.seed}")
     chain, skewed = _choose(r, options.chain)
     per_node = options.gpus_per_node or r.choice((8, 8, 8, 4))
     ranks = options.ranks or r.choices([size for size, _ in _SIZES], [weight for _, weight in _SIZES])[0]
-    fleet = new_fleet(r, chain.wants, ranks, per_node, skewed=skewed)
-    story = Story(r, fleet)
+    story = Story(r, new_fleet(r, chain.wants, ranks, per_node, skewed=skewed, begin_ns=begin_ns))
     told = chain.tell(story)
     distract(story, quiet=chain.quiet, spare=told.spare)
     noise(story)
     times = [line.true_ns for lines in story.lines.values() for line in lines]
-    begin_ns, end_ns = min(times), max(times) + 60_000_000_000
-    layout = new_layout(r, fleet, end_ns, {name: story.ns(t) for name, t in story.reboots.items()})
+    return _Telling(r, chain, skewed, story, told.claims, min(times), max(times) + _COLLECTED_AFTER_NS)
+
+
+def _collect(options: Options, told: _Telling) -> Incident:
+    """Lay the story out as files, and lose some of them where that is wanted."""
+    r, story, chain = told.r, told.story, told.chain
+    fleet = story.fleet
+    layout = new_layout(r, fleet, told.end_ns, {name: story.ns(t) for name, t in story.reboots.items()})
     files = output.cut(r, output.files_of(story, layout))
     removed = output.left_out(r, files, options.remove_share)
     kept = {path: lines for path, lines in files.items() if path not in removed}
     truth = Truth(
-        chain=SKEWED if skewed else chain.chain, variant=f"{chain.chain}/{chain.variant}" if skewed else chain.variant,
-        seed=options.seed, ranks=len(fleet.ranks), gpus_per_node=per_node, claims=told.claims, job_id=fleet.job.job_id,
-        started_at_ns=begin_ns, clocks_claimed=fleet.claimed,
+        chain=SKEWED if told.skewed else chain.chain, variant=f"{chain.chain}/{chain.variant}" if told.skewed else
+        chain.variant, seed=options.seed, ranks=len(fleet.ranks), gpus_per_node=len(fleet.nodes[0].gpus),
+        claims=told.claims, job_id=fleet.job.job_id, started_at_ns=told.begin_ns, clocks_claimed=fleet.claimed,
     )  # fmt: skip
     check(truth)
     late = sorted(r.sample(sorted(kept), len(kept) // 4)) if r.random() < 0.3 else []
-    return Incident(
-        with_left(truth, removed, output.tags_of(kept), late),
-        kept,
-        output.manifest(r, fleet, layout, begin_ns, end_ns),
-        story,
-    )
+    manifest = output.manifest(r, fleet, layout, told.begin_ns, told.end_ns, live=options.end_ns is not None)
+    return Incident(with_left(truth, removed, output.tags_of(kept), late), kept, manifest, story)
 
 
 def _choose(r: Random, wanted: str) -> tuple[Chain, bool]:

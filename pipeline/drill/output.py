@@ -70,13 +70,16 @@ def tags_of(files: Mapping[str, list[Written]]) -> set[str]:
     return {line.tag for lines in files.values() for line in lines if line.tag is not None}
 
 
-def manifest(r: Random, fleet: Fleet, layout: Layout, begin_ns: int, end_ns: int) -> str:
-    """What a careful person would state beside the logs: the job, zone, clocks and how far they may be wrong."""
+def manifest(r: Random, fleet: Fleet, layout: Layout, begin_ns: int, end_ns: int, *, live: bool = False) -> str:
+    """What a careful person would state beside the logs: the job, zone, clocks and how far they may be wrong.
+
+    A shipper of a live drill always states a reading of its node's clocks.
+    """
     lines = [f'cluster = "{fleet.cluster}"', f'job_id = "{fleet.job.job_id}"']
     if fleet.zone_s or r.random() < 0.5:
         lines.append(f'time_zone = "{zone_text(fleet.zone_s)}"')
     lines.append(f"year = {utc(fleet.nodes[0].clock, end_ns, 0)[:4]}")
-    needs_reading = {layout.kernel, layout.again} & {"dmesg", "kmsg"}
+    needs_reading = live or {layout.kernel, layout.again} & {"dmesg", "kmsg"}
     for node in (*fleet.nodes, *fleet.others):
         facts = []
         if fleet.claimed:

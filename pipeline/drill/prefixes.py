@@ -44,6 +44,12 @@ def syslog(clock: NodeClock, true_ns: int, *, digits: int = 0) -> str:
     return f"{text}.{rest // 10 ** (9 - digits):0{digits}d}" if digits else text
 
 
+def fabric_manager(clock: NodeClock, true_ns: int) -> str:
+    """`[Aug 10 2026 15:36:05]`."""
+    at, _ = local(clock, true_ns)
+    return f"[{_MONTHS[at.tm_mon - 1]} {at.tm_mday:02d} {at.tm_year} {clock_time(clock, true_ns)}]"
+
+
 def utc(clock: NodeClock, true_ns: int, digits: int = 9) -> str:
     """`2026-08-10T07:36:05.123456789Z`."""
     shifted = NodeClock(clock.epoch_ns, clock.offset_ns, clock.wall_ppm, clock.boot_ns, clock.kernel_ppm, 0)

@@ -120,7 +120,7 @@ def judge(folder: str, truth: Truth, incidents: Sequence[Incident], *, seconds: 
 
 
 def culprit_verdict(truth: Truth, claim: Claim, main: Incident | None) -> tuple[CulpritVerdict, str]:
-    """Whether everybody who is named is to blame, and somebody is named where the logs can name one."""
+    """Whether all who are named are to blame, and a node or rank is named where the logs can name one."""
     if main is None:
         return ("right", "") if claim.quiet or claim.silent_ok else ("missing", "nothing said")
     named = [culprit for culprit in main.culprits if _names(culprit)]
@@ -129,9 +129,11 @@ def culprit_verdict(truth: Truth, claim: Claim, main: Incident | None) -> tuple[
         reasons = [_disagreement(culprit, who) for who in blamed]
         if not reasons or all(reasons):
             return "wrong", next(iter(reasons), f"names {_text(culprit)}, nobody is to blame")
-    if named or not claim.culprits or claim.silent_ok or claim.shared:
+    if not claim.culprits or claim.silent_ok or claim.shared:
         return "right", ""
-    return "missing", "names nobody"
+    if any(culprit.node is not None or culprit.rank is not None for culprit in named):
+        return "right", ""
+    return "missing", f"names {', '.join(map(_text, named)) or 'nobody'}, no node or rank"
 
 
 def _names(culprit: Culprit) -> bool:
@@ -156,8 +158,6 @@ def _disagreement(culprit: Culprit, who: Who) -> str:
         return f"nic {culprit.nic}, not {who.nics}"
     if culprit.pid is not None and who.pids and culprit.pid not in who.pids:
         return f"pid {culprit.pid}, not {who.pids}"
-    if culprit.node is None and culprit.rank is None:
-        return "" if culprit.pci_bus_id is not None or culprit.gpu_uuid is not None else "neither node nor rank"
     return ""
 
 

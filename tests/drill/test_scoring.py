@@ -65,7 +65,6 @@ def test_whoever_is_named_rightly_by_any_of_its_names_is_right(culprit: dict[str
         {"node": "drill-n7", "pci_bus_id": "0000:3c:00.0"},
         {"node": "drill-n7", "nic": "mlx5_4"},
         {"node": "drill-n7", "pid": 7},
-        {"nic": "mlx5_3"},
     ],
 )
 def test_one_identifier_that_is_not_true_makes_it_wrong(culprit: dict[str, Any]) -> None:
@@ -78,6 +77,11 @@ def test_the_class_may_be_one_that_the_catalogue_leaves_open_and_no_other() -> N
     other = judged(LOST, said("unknown/silent_rank", Culprit(node="drill-n7")))
     assert (other.class_right, other.culprit) == (False, "right")
     assert other.problem == "said unknown/silent_rank, true is hardware/gpu_xid_79"
+
+
+def test_a_device_alone_is_not_enough() -> None:
+    score = judged(LOST, said("hardware/gpu_xid_79", Culprit(nic="mlx5_3")))
+    assert score.problem == "culprit missing: names nic=mlx5_3, no node or rank"
 
 
 def test_naming_nobody_is_missing_and_only_the_first_incident_counts() -> None:

@@ -6,7 +6,7 @@ from pipeline.drill.emit import host, nvrm, torch
 from pipeline.drill.emit.training import Course
 from pipeline.drill.fleet import Rank, Wants
 from pipeline.drill.opening import start, train
-from pipeline.drill.prefixes import syslog
+from pipeline.drill.prefixes import fabric_manager
 from pipeline.drill.registry import Told, chain
 from pipeline.drill.story import Story
 from pipeline.drill.truth import Claim
@@ -231,13 +231,12 @@ def switch_fatal(story: Story) -> Told:
         )
     )
     story.kernel(node, t, nvrm.switch_error(r, switch, bdf, number, port, text=text, fatal=True), "sxid")
-    stamp = syslog(node.clock, story.ns(t + 0.3))
-    year = story.fleet.versions.year
+    stamp = fabric_manager(node.clock, story.ns(t + 0.3))
     story.service(
         node,
         "fabricmanager.log",
         t + 0.3,
-        f"[{stamp[:6]} {year} {stamp[7:]}] [ERROR] [tid 841] detected NVSwitch fatal error {number} on "
+        f"{stamp} [ERROR] [tid 841] detected NVSwitch fatal error {number} on "
         f"fid 0 on NVSwitch pci bus id 0000{bdf} physical id {switch} port {port}",
         "fm",
     )

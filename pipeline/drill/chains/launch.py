@@ -6,7 +6,7 @@ from pipeline.drill.emit import nvrm, telemetry, torch
 from pipeline.drill.emit.training import new_course
 from pipeline.drill.fleet import Rank, Wants
 from pipeline.drill.opening import start
-from pipeline.drill.prefixes import iso, syslog
+from pipeline.drill.prefixes import fabric_manager, iso, syslog
 from pipeline.drill.registry import Told, chain
 from pipeline.drill.story import Story
 from pipeline.drill.truth import Claim, Who
@@ -87,12 +87,12 @@ def driver_upgraded(story: Story) -> Told:
 
 
 @chain("C27", "fabric_manager", Wants(models=("A100", "H100", "H200"), drivers=(535, 580)))
-def fabric_manager(story: Story) -> Told:
+def no_fabric_manager(story: Story) -> Told:
     """The fabric manager of a node does not run: CUDA has no system to initialise there."""
     start(story, joins=False)
     rank, r = story.pick(), story.r
     node, t = rank.node, 12.0
-    stamp = syslog(node.clock, story.ns(-900))
+    stamp = fabric_manager(node.clock, story.ns(-900))
     text = r.choice(
         (
             "detected number of NVSwitches don't match with any supported system topology, aborting fabric manager",
@@ -103,7 +103,7 @@ def fabric_manager(story: Story) -> Told:
         node,
         "fabricmanager.log",
         -900,
-        f"[{stamp[:6]} {story.fleet.versions.year} {stamp[7:]}] [ERROR] [tid 12] {text}",
+        f"{stamp} [ERROR] [tid 12] {text}",
         "fm",
     )
     if r.random() < 0.7:

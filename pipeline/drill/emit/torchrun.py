@@ -89,7 +89,8 @@ def failed(
         f"failed (exitcode: {code}) local_rank: {first.local} (pid: {first.pid}) of binary: {story.fleet.job.python}",
         tag,
     )
-    ended = {**{rank.local: (t, -9 if stubborn else -15) for rank in others}, **exits}
+    # The table names whoever had failed when the agent looked; lately also those that it stopped itself.
+    ended = {**{rank.local: (t, -9 if stubborn else -15) for rank in others if v >= (2, 9)}, **exits}
     return _table(story, node, first, t + 0.05, ended, tag)
 
 
