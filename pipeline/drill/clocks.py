@@ -58,15 +58,15 @@ class NodeClock:
 
 
 def new_clock(
-    r: Random, begin_ns: int, *, claimed: bool, zone_s: int, uptime_s: float, skewed: bool = False
+    r: Random, begin_ns: int, *, wide: bool, zone_s: int, uptime_s: float, disciplined: bool | None = None
 ) -> NodeClock:
-    """A clock that is off by seconds where its error will be claimed, else by less than readers assume."""
-    widest_s = 20.0 if claimed else UNCLAIMED_S * _UNCLAIMED_SHARE
-    disciplined = not skewed and r.random() < 0.5
-    offset_s = r.gauss(0, 0.003) if disciplined else r.uniform(-widest_s, widest_s)
+    """A clock that is off by less than readers assume, or (`wide`) by up to many seconds, where it will be claimed."""
+    widest_s = 20.0 if wide else UNCLAIMED_S * _UNCLAIMED_SHARE
+    kept = r.random() < 0.5 if disciplined is None else disciplined
     return NodeClock(
-        epoch_ns=begin_ns, offset_ns=round(offset_s * 1e9), wall_ppm=r.uniform(-1, 1) if disciplined else
-        r.uniform(-100, 100), boot_ns=begin_ns - round(uptime_s * 1e9), kernel_ppm=r.uniform(-30, 30), zone_s=zone_s,
+        epoch_ns=begin_ns, offset_ns=round((r.gauss(0, 0.003) if kept else r.uniform(-widest_s, widest_s)) * 1e9),
+        wall_ppm=r.uniform(-1, 1) if kept else r.uniform(-100, 100), boot_ns=begin_ns - round(uptime_s * 1e9),
+        kernel_ppm=r.uniform(-30, 30), zone_s=zone_s,
     )  # fmt: skip
 
 

@@ -173,7 +173,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All of it. `ranks` in order; `nodes` are the job's, `others` run something else or nothing."""
+    """All of it. `ranks` in order; `nodes` are the job's, `others` run something else or nothing.
+
+    `office` is the clock of the machines that manage the fleet. With `shared_log` all ranks of all nodes print into one
+    file: no reader can tell whose clock stamped a line, so none may be far off.
+    """
 
     nodes: tuple[Node, ...]
     others: tuple[Node, ...]
@@ -183,6 +187,8 @@ class Fleet:
     model: str
     zone_s: int
     claimed: bool
+    shared_log: bool
+    office: NodeClock
     cluster: str
     begin_ns: int
 
@@ -243,6 +249,7 @@ def new_fleet(
     begin_ns = some_day_ns if begin_ns is None else begin_ns
     zone_s = r.choice(_ZONES)
     claimed = skewed or r.random() < 0.7
+    shared = not skewed and r.random() < _shared_share(job, ranks)
     others = r.choice((0, 1, 1, 2, 3))
     names = node_names(r, count + others)
     outside = set(r.sample(range(count + others), others))
@@ -255,7 +262,14 @@ def new_fleet(
     job_at = 0
     for number, name in enumerate(names):
         uptime_s = r.uniform(0.6, 60) * 86_400
-        clock = new_clock(r, begin_ns, claimed=claimed, zone_s=zone_s, uptime_s=uptime_s, skewed=skewed)
+        clock = new_clock(
+            r,
+            begin_ns,
+            wide=claimed and not shared,
+            zone_s=zone_s,
+            uptime_s=uptime_s,
+            disciplined=False if skewed else None,
+        )
         inside = number not in outside
         pod = f"drill-{job.name}-worker-{job_at}" if pods and inside else None
         nodes.append(Node(
@@ -274,9 +288,20 @@ def new_fleet(
         model=model,
         zone_s=zone_s,
         claimed=claimed,
+        shared_log=shared,
+        office=new_clock(r, begin_ns, wide=False, zone_s=zone_s, uptime_s=86_400.0, disciplined=True),
         cluster=f"drill-{r.choice('abcdefgh')}",
         begin_ns=begin_ns,
     )
+
+
+def _shared_share(job: Job, ranks: int) -> float:
+    """How often all ranks print into one file."""
+    if job.scheduler == "kubernetes":
+        return 0.0
+    if job.launcher == "srun":
+        return 1.0 if ranks > 512 else 0.65
+    return 0.5 if ranks > 512 else 0.2
 
 
 def _versions(r: Random, wants: Wants) -> Versions:

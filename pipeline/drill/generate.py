@@ -109,7 +109,7 @@ def _collect(options: Options, told: _Telling) -> Incident:
     )  # fmt: skip
     check(truth)
     late = sorted(r.sample(sorted(kept), len(kept) // 4)) if r.random() < 0.3 else []
-    manifest = output.manifest(r, fleet, layout, told.begin_ns, told.end_ns, live=options.end_ns is not None)
+    manifest = output.manifest(r, layout, files, told.begin_ns, told.end_ns, live=options.end_ns is not None)
     return Incident(with_left(truth, removed, output.tags_of(kept), late), kept, manifest, story)
 
 

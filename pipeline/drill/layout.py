@@ -82,9 +82,14 @@ class Layout:
         since_ns = boot_ns if kind in RING_FORMATS else Target.since_ns
         return Target(path, lambda t, text: (old if t < boot_ns else new)(t, text), since_ns)
 
-    def _application(self, stream: Stream) -> Target:
+    @property
+    def job_file(self) -> str:
+        """The output of the job as a whole."""
         job = self.fleet.job
-        whole = f"slurm-{job.job_id}.out" if job.scheduler == "slurm" else f"{job.name}.log"
+        return f"slurm-{job.job_id}.out" if job.scheduler == "slurm" else f"{job.name}.log"
+
+    def _application(self, stream: Stream) -> Target:
+        job, whole = self.fleet.job, self.job_file
         node = self._node(stream.node)
         if stream.kind == "batch":
             return Target(whole, _plain)
@@ -144,13 +149,13 @@ def _plain(_: int, text: str) -> str:
 def new_layout(r: Random, fleet: Fleet, read_ns: int, reboots: Mapping[str, int]) -> Layout:
     """A way that fits the job: pods where Kubernetes runs it, few files where it is large."""
     job, big = fleet.job, len(fleet.ranks) > BIG
-    shapes: list[Shape] = (
-        ["folders", "folders", "torchelastic", "nodelogs", "joblog"] if not big else ["nodelogs", "joblog"]
-    )
+    shapes: list[Shape] = ["folders", "folders", "torchelastic", "nodelogs"] if not big else ["nodelogs"]
+    if job.launcher == "srun":
+        shapes = ["folders"]
     if job.scheduler == "kubernetes":
         shapes = ["pods"]
-    if job.launcher == "srun":
-        shapes = ["folders", "joblog", "joblog"] if not big else ["joblog"]
+    if fleet.shared_log:
+        shapes = ["joblog"]
     kernel: KernelFormat = r.choice((*WALL_FORMATS, "dmesg", "kmsg"))
     again: KernelFormat | None = (
         r.choice(("dmesg", "kmsg")) if kernel in WALL_FORMATS and r.random() < 0.15 and not big else None

@@ -42,7 +42,8 @@ def start(story: Story, *, joins: bool = True) -> Course:
         comm_id = hexes(r, 16)
         for rank in fleet.ranks:
             nccl.init(story, rank, 8.0 + r.uniform(0, 2), comm_id)
-    return training.new_course(r, r.uniform(20, 60), step=r.choice((0, 0, 4500, 12_000)))
+    begin, step = r.uniform(20, 60), r.choice((0, 0, 4500, 12_000))
+    return training.new_course(r, begin, step, few_ranks=len(fleet.ranks) <= 64)
 
 
 def train(story: Story, course: Course, *, low: float = 600, high: float = 5400) -> float:

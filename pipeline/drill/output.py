@@ -8,9 +8,8 @@ from random import Random
 from typing import Final
 
 from pipeline.drill.clocks import zone_text
-from pipeline.drill.fleet import Fleet
 from pipeline.drill.layout import Layout
-from pipeline.drill.prefixes import rebooted, utc
+from pipeline.drill.prefixes import day, rebooted, utc
 from pipeline.drill.story import Line, Story
 
 MANIFEST: Final = "rootrank.toml"
@@ -70,15 +69,18 @@ def tags_of(files: Mapping[str, list[Written]]) -> set[str]:
     return {line.tag for lines in files.values() for line in lines if line.tag is not None}
 
 
-def manifest(r: Random, fleet: Fleet, layout: Layout, begin_ns: int, end_ns: int, *, live: bool = False) -> str:
+def manifest(r: Random, layout: Layout, paths: Iterable[str], begin_ns: int, end_ns: int, *, live: bool = False) -> str:
     """What a careful person would state beside the logs: the job, zone, clocks and how far they may be wrong.
 
     A shipper of a live drill always states a reading of its node's clocks.
     """
+    fleet = layout.fleet
     lines = [f'cluster = "{fleet.cluster}"', f'job_id = "{fleet.job.job_id}"']
     if fleet.zone_s or r.random() < 0.5:
         lines.append(f'time_zone = "{zone_text(fleet.zone_s)}"')
-    lines.append(f"year = {utc(fleet.nodes[0].clock, end_ns, 0)[:4]}")
+    years = {day(node.clock, t)[:4] for node in fleet.nodes for t in (begin_ns, end_ns)}
+    if len(years) == 1:
+        lines.append(f"year = {years.pop()}")
     needs_reading = live or {layout.kernel, layout.again} & {"dmesg", "kmsg"}
     for node in (*fleet.nodes, *fleet.others):
         facts = []
@@ -92,6 +94,9 @@ def manifest(r: Random, fleet: Fleet, layout: Layout, begin_ns: int, end_ns: int
             facts += [f'wall_time = "{utc(node.clock, end_ns, 6)}"', f"uptime_s = {up_s:.6f}"]
         if facts:
             lines += ["", f'[nodes."{node.name}"]', *facts]
+    if layout.job_file in paths and not fleet.shared_log:
+        # The batch script runs on the first node.
+        lines += ["", f'[files."{layout.job_file}"]', f'node = "{fleet.nodes[0].name}"']
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 """C1, C3, C4, C6, C7, C8: GPUs, their links and their firmware fail."""
 
-from pipeline.drill.chains.common import cuda_death, fall, process, unclear
+from pipeline.drill.chains.common import UNCLEAR, cuda_death, fall, process, unclear
 from pipeline.drill.collapse import Exit
 from pipeline.drill.emit import host, nvrm, torch
 from pipeline.drill.emit.training import Course
@@ -9,7 +9,7 @@ from pipeline.drill.opening import start, train
 from pipeline.drill.prefixes import fabric_manager
 from pipeline.drill.registry import Told, chain
 from pipeline.drill.story import Story
-from pipeline.drill.truth import Claim
+from pipeline.drill.truth import Claim, Who
 
 _LOST = ("unspecified launch failure", "unknown error")
 
@@ -108,6 +108,25 @@ def no_79(story: Story) -> Told:
         Claim(class_="hardware/pcie_link", culprits=[who], needs=["aer"]),
         Claim(class_="hardware/gpu_failure", culprits=[who], needs=["cuda"], silent_ok=True), *unclear([who]),
     ], rank.node)  # fmt: skip
+
+
+@chain("C1", "gone_at_probe")
+def gone_at_probe(story: Story) -> Told:
+    """A GPU is gone when the driver looks for it: no Xid is printed, and the job's last rank there finds no device."""
+    course = start(story, joins=False)
+    node, r, fleet = story.pick().node, story.r, story.fleet
+    gone = r.choice(node.gpus)
+    story.kernel(node, -r.uniform(300, 3000), nvrm.missing_at_probe(gone, fleet.gpu_pci_id), "probe")
+    last = fleet.ranks_on(node)[-1]
+    done = torch.cuda_error(story, last, 15 + r.uniform(0, 2), "invalid device ordinal", "cuda")
+    fall(story, course, 15, exits=[Exit(last, done + r.uniform(0.2, 1), 1)], how="killed")
+    who = Who(node=node.name, aliases=story.aliases(node), pci_bus_id=gone.bdf)
+    ranks = [story.who(last, gpu=False)]
+    return Told([
+        Claim(class_="hardware/gpu_xid_79", culprits=[who], needs=["probe"]),
+        Claim(class_="hardware/gpu_failure", also=["software/python_exception", "software/config_error", *UNCLEAR],
+              culprits=[who, *ranks], needs=["cuda"], silent_ok=True), *unclear([who, *ranks]),
+    ], node)  # fmt: skip
 
 
 @chain("C3", "double_bit")

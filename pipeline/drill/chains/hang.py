@@ -49,12 +49,8 @@ def one_behind(story: Story) -> Told:
         for one in shown:
             if one is rank and last:
                 continue
-            story.rank(
-                one,
-                at + r.uniform(0, 0.1),
-                f"[{iso(one.node.clock, story.ns(at), digits=3)}] rank {one.rank} step {step} entered all_reduce",
-                "marks" if at > t - 3 * course.step_s else None,
-            )
+            text = f"[{iso(one.node.clock, story.ns(at), digits=3)}] rank {one.rank} step {step} loss {course.loss:.4f}"
+            story.rank(one, at + r.uniform(0, 0.1), text, "marks" if at > t - 3 * course.step_s else None)
     _life_goes_on(story, t, r.uniform(1500, 3000))
     who = [story.who(rank, gpu=False)]
     return Told(

@@ -5,6 +5,7 @@ from pipeline.drill.collapse import Fall
 from pipeline.drill.emit import host, nccl, telemetry, torch, training
 from pipeline.drill.emit.training import Course
 from pipeline.drill.fleet import Nic, Rank, Wants
+from pipeline.drill.names import hexes
 from pipeline.drill.opening import start, train
 from pipeline.drill.registry import Told, chain
 from pipeline.drill.story import Story
@@ -142,11 +143,18 @@ def _ibstat(story: Story, rank: Rank, nic: Nic, t: float, *, up: bool) -> None:
             "\tCA type: MT4129",
             "\tNumber of ports: 1",
             "\tFirmware version: 28.39.1002",
+            "\tHardware version: 0",
+            f"\tNode GUID: 0x{hexes(story.r, 16)}",
+            f"\tSystem image GUID: 0x{hexes(story.r, 16)}",
             "\tPort 1:",
             f"\t\tState: {state}",
             f"\t\tPhysical state: {physical}",
             f"\t\tRate: {rate}",
             "\t\tBase lid: 211",
+            "\t\tLMC: 0",
+            "\t\tSM lid: 3",
+            "\t\tCapability mask: 0xa651e848",
+            f"\t\tPort GUID: 0x{hexes(story.r, 16)}",
             "\t\tLink layer: InfiniBand",
         ],
         None if up else "port",

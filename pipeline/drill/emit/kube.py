@@ -7,7 +7,7 @@ from pipeline.drill.story import Story
 
 def event(story: Story, t: float, kind: str, reason: str, thing: str, text: str, tag: str | None = None) -> None:
     """A row of `kubectl get events -A -o custom-columns=…` with the event's own time."""
-    at = utc(story.fleet.nodes[0].clock, story.ns(t), 0).replace(".", "")
+    at = utc(story.fleet.office, story.ns(t), 0).replace(".", "")
     story.service(None, "events.txt", t, f"{at}   {kind:<8} {reason:<22} {thing:<40} {text}", tag)
 
 
@@ -25,8 +25,7 @@ def scheduled(story: Story, t: float) -> None:
 
 def terminated(story: Story, t: float, node: Node, reason: str, code: int, tag: str | None = None) -> None:
     """`kubectl describe pod`, the last state of the container."""
-    clock = story.fleet.nodes[0].clock
-    at = iso(clock, story.ns(t), sep="T")
+    at = iso(story.fleet.office, story.ns(t), sep="T")
     story.service(None, f"describe-{pod_of(story, node)}.txt", t, "\n".join((
         f"Name:             {pod_of(story, node)}", "Namespace:        ml", f"Node:             {node.name}/{node.ip}",
         "Containers:", "  pytorch:", "    State:          Terminated", f"      Reason:       {reason}",

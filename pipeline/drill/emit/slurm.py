@@ -106,6 +106,5 @@ def node_failure(story: Story, t: float, node: Node, tag: str | None = None) -> 
 
 
 def controller(story: Story, t: float, text: str, tag: str | None = None) -> None:
-    """A line of slurmctld's log, on a machine of its own with the first node's clock."""
-    clock = story.fleet.nodes[0].clock
-    story.service(None, "slurmctld.log", t, f"[{iso(clock, story.ns(t), digits=3, sep='T')}] {text}", tag)
+    """A line of slurmctld's log, on a machine of its own."""
+    story.service(None, "slurmctld.log", t, f"[{iso(story.fleet.office, story.ns(t), digits=3, sep='T')}] {text}", tag)

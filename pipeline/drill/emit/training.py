@@ -14,7 +14,7 @@ STYLES: Final[tuple[Style, ...]] = ("megatron", "article", "logging", "plain")
 
 @dataclass
 class Course:
-    """How a job's steps go: `step` is the last one done at `at` (true seconds)."""
+    """How a job's steps go: `step` is the last one done at `at` (true seconds). `everyone`: all ranks print them."""
 
     style: Style
     step_s: float
@@ -22,16 +22,17 @@ class Course:
     step: int
     at: float
     loss: float
+    everyone: bool
     # (true seconds, step) of finished saves; the last is where training would resume.
     saves: list[tuple[float, int]]
 
 
-def new_course(r: Random, at: float, step: int = 0) -> Course:
-    """Steps of seconds, reported every few."""
+def new_course(r: Random, at: float, step: int = 0, *, few_ranks: bool = False) -> Course:
+    """Steps of seconds, reported every few; where ranks are few, sometimes by all of them."""
     step_s = r.choice((0.8, 1.9, 4.2, 7.5, 14.0, 22.0)) * r.uniform(0.8, 1.2)
-    return Course(
-        r.choice(STYLES), step_s, max(1, round(r.choice((20, 40, 60)) / step_s)), step, at, r.uniform(2, 9), []
-    )
+    style, everyone = r.choice(STYLES), few_ranks and r.random() < 0.4
+    every = max(1, round(r.choice((20, 40, 60)) / step_s))
+    return Course(style, step_s, every, step, at, r.uniform(2, 9), everyone and style != "megatron", [])
 
 
 def until(story: Story, course: Course, end: float, *, save_every_s: float | None = None) -> None:
@@ -61,8 +62,9 @@ def printing_rank(story: Story, course: Course) -> Rank:
 
 def step_line(story: Story, course: Course, t: float, seconds: float, tag: str | None = None) -> None:
     """One report of progress."""
-    rank = printing_rank(story, course)
-    story.rank(rank, t, step_text(story, course, rank, t, seconds), tag)
+    for rank in story.fleet.ranks if course.everyone else (printing_rank(story, course),):
+        at = t + story.r.uniform(0, 0.05)
+        story.rank(rank, at, step_text(story, course, rank, at, seconds), tag)
 
 
 def step_text(story: Story, course: Course, rank: Rank, t: float, seconds: float) -> str:
