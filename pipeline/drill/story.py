@@ -107,11 +107,11 @@ class Story:
             ranks = ranks[len(self.fleet.nodes[0].gpus) :]
         return self.r.choice(ranks)
 
-    def who(self, rank: Rank, *, gpu: bool = True) -> Who:
-        """A rank as a culprit."""
+    def who(self, rank: Rank, *, gpu: bool = True, pids: Iterable[int] = ()) -> Who:
+        """A rank as a culprit; `pids` are other processes of it that may be named."""
         return Who(
             node=rank.node.name, aliases=self.aliases(rank.node), rank=rank.rank, local_rank=rank.local,
-            pids=sorted({rank.pid, rank.host_pid}), pci_bus_id=rank.gpu.bdf if gpu else None,
+            pids=sorted({rank.pid, rank.host_pid, *pids}), pci_bus_id=rank.gpu.bdf if gpu else None,
             gpu_uuid=rank.gpu.uuid if gpu else None, serial=rank.gpu.serial if gpu else None,
             gpu_index=rank.gpu.index if gpu else None,
         )  # fmt: skip

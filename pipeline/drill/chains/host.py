@@ -1,7 +1,7 @@
 """C24, C29: a node loses power, or rank 0 goes and takes the store with it."""
 
 from pipeline.drill.chains.common import cuda_death, fall, unclear, work_of
-from pipeline.drill.chains.memory import gone_after, node_lost
+from pipeline.drill.chains.memory import gone_after, lose_node, node_lost
 from pipeline.drill.collapse import Exit, Fall
 from pipeline.drill.emit import host, nvrm, telemetry, torch
 from pipeline.drill.fleet import Wants
@@ -35,14 +35,7 @@ def _power(story: Story, *, evidence: bool, comes_back: bool) -> Told:
             story, node, t, number + 1, "Power Unit #0x01", r.choice(("Redundancy Lost", "Power off/down")), "sel"
         )
     story.dead[node.name] = t + 0.5
-    Fall(
-        story,
-        t + r.uniform(0, 1) * course.step_s,
-        work_of(story, course),
-        lost=[node],
-        how=r.choice(("watchdog", "remote")),
-    ).run()
-    gone_after(story, node, t)
+    lose_node(story, course, t, node)
     if comes_back:
         del story.dead[node.name]
         back = t + r.uniform(240, 900)

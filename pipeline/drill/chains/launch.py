@@ -9,7 +9,7 @@ from pipeline.drill.opening import start
 from pipeline.drill.prefixes import fabric_manager, iso, syslog
 from pipeline.drill.registry import Told, chain
 from pipeline.drill.story import Story
-from pipeline.drill.truth import Claim, Who
+from pipeline.drill.truth import Claim
 
 _SITE = "/opt/lib/python3.10/site-packages/torch"
 
@@ -179,18 +179,7 @@ def memory_held(story: Story) -> Told:
     ]
     done = torch.python(story, rank, t, torch.traceback(fleet, frames, [error]), "py")
     Fall(story, t, work_of(story, course), exits=[Exit(rank, done + r.uniform(0.2, 2), 1)], how="killed").run()
-    whole = story.who(rank)
-    who = Who(
-        node=whole.node,
-        aliases=whole.aliases,
-        rank=whole.rank,
-        local_rank=whole.local_rank,
-        pids=[*whole.pids, zombie],
-        pci_bus_id=whole.pci_bus_id,
-        gpu_uuid=whole.gpu_uuid,
-        serial=whole.serial,
-        gpu_index=whole.gpu_index,
-    )
+    who = story.who(rank, pids=[zombie])
     return Told(
         [
             Claim(class_="resource/gpu_memory_leaked", culprits=[who], needs=["py", "apps"]),
@@ -230,18 +219,7 @@ def devices_busy(story: Story) -> Told:
         "py",
     )
     _everybody_else(story, [dead], t + 1)
-    whole = story.who(rank)
-    who = Who(
-        node=whole.node,
-        aliases=whole.aliases,
-        rank=whole.rank,
-        local_rank=whole.local_rank,
-        pids=[*whole.pids, zombie],
-        pci_bus_id=whole.pci_bus_id,
-        gpu_uuid=whole.gpu_uuid,
-        serial=whole.serial,
-        gpu_index=whole.gpu_index,
-    )
+    who = story.who(rank, pids=[zombie])
     return Told(
         [
             Claim(class_="resource/gpu_memory_leaked", culprits=[who], needs=["py"]),

@@ -1,8 +1,9 @@
 """C14, C15, C16, C25: host memory runs out, shared memory runs out, or a DIMM fails."""
 
 from pipeline.drill.chains.common import UNCLEAR, fall, unclear, work_of
-from pipeline.drill.collapse import Exit, Fall
+from pipeline.drill.collapse import Exit, Fall, How
 from pipeline.drill.emit import host, kube, nccl, slurm, torch, torchrun
+from pipeline.drill.emit.training import Course
 from pipeline.drill.fleet import Node, Rank, Wants
 from pipeline.drill.names import hexes, uuid
 from pipeline.drill.opening import start, train
@@ -69,14 +70,7 @@ def _slurm_oom(story: Story, *, in_group: bool) -> None:
 
 
 def _oom_claims(story: Story, rank: Rank, *, in_group: bool, weaker: list[str], pids: list[int]) -> list[Claim]:
-    whole = story.who(rank, gpu=False)
-    who = Who(
-        node=whole.node,
-        aliases=whole.aliases,
-        rank=whole.rank,
-        local_rank=whole.local_rank,
-        pids=sorted({*whole.pids, *pids}),
-    )
+    who = story.who(rank, gpu=False, pids=pids)
     class_ = "resource/cgroup_oom" if in_group else "resource/host_oom"
     other = ["resource/host_oom", "resource/cgroup_oom"]
     return [
@@ -149,10 +143,7 @@ def loader_bus_error(story: Story) -> Told:
     )
     done = torch.python(story, rank, t + r.uniform(0.05, 1), torch.traceback(story.fleet, frames, [error]), "py")
     fall(story, course, t, exits=[Exit(rank, done + r.uniform(0.3, 2), 1)])
-    whole = story.who(rank, gpu=False)
-    who = Who(
-        node=whole.node, aliases=whole.aliases, rank=whole.rank, local_rank=whole.local_rank, pids=[*whole.pids, worker]
-    )
+    who = story.who(rank, gpu=False, pids=[worker])
     return Told([Claim(class_="resource/shm_full", culprits=[who], needs=["py"]), *unclear([who])], rank.node)
 
 
@@ -216,18 +207,18 @@ def panic(story: Story) -> Told:
     node = rank.node
     last = story.kernel(node, t, host.machine_check_panic(r), "kernel")
     story.dead[node.name] = last + 0.01
-    Fall(
-        story,
-        t + r.uniform(0, 1) * course.step_s,
-        work_of(story, course),
-        lost=[node],
-        how=r.choice(("watchdog", "remote")),
-    ).run()
-    gone_after(story, node, t)
+    lose_node(story, course, t, node)
     who = story.node_as_culprit(node)
     return Told([
         Claim(class_="hardware/host_memory", also=["hardware/cpu"], culprits=[who], needs=["kernel"]), *node_lost(who),
     ], node)  # fmt: skip
+
+
+def lose_node(story: Story, course: Course, t: float, node: Node) -> None:
+    """A node fell silent at `t`: its peers wait or lose their connections, the schedulers miss it."""
+    how: How = story.r.choice(("watchdog", "remote"))
+    Fall(story, t + story.r.uniform(0, 1) * course.step_s, work_of(story, course), lost=[node], how=how).run()
+    gone_after(story, node, t)
 
 
 def gone_after(story: Story, node: Node, t: float) -> None:

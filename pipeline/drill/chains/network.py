@@ -81,6 +81,11 @@ def _claims(story: Story, rank: Rank, class_: str, nic: Nic, *, tag: str, weaker
     ]  # fmt: skip
 
 
+def _flapped(story: Story, rank: Rank) -> Told:
+    weaker = "network/ib_retry_exceeded"
+    return Told(_claims(story, rank, "network/ib_link_flap", rank.nic(), tag="port", weaker=weaker), rank.node)
+
+
 @chain("C10", "port_kernel", Wants(networks=("ib",), min_nodes=2, kernels=(614, 9900)))
 def port_kernel(story: Story) -> Told:
     """An InfiniBand port goes down and a new kernel says so."""
@@ -94,9 +99,7 @@ def port_kernel(story: Story) -> Told:
     _broken_link(story, course, rank, t)
     if story.r.random() < 0.4:
         story.kernel(rank.node, t + story.fleet.job.ib_timeout_s + story.r.uniform(20, 90), host.ib_port(nic, "ACTIVE"))
-    return Told(
-        _claims(story, rank, "network/ib_link_flap", nic, tag="port", weaker="network/ib_retry_exceeded"), rank.node
-    )
+    return _flapped(story, rank)
 
 
 @chain("C10", "port_event", _OLD_IB)
@@ -110,9 +113,7 @@ def port_event(story: Story) -> Told:
         if other.nic() is nic or story.r.random() < 0.5:
             nccl.async_event(story, other, t + story.r.uniform(0, 0.05), nic, "port error", 10, "port")
     _broken_link(story, course, rank, t)
-    return Told(
-        _claims(story, rank, "network/ib_link_flap", nic, tag="port", weaker="network/ib_retry_exceeded"), rank.node
-    )
+    return _flapped(story, rank)
 
 
 @chain("C10", "port_counters", _OLD_IB)
@@ -125,9 +126,7 @@ def port_counters(story: Story) -> Told:
     _ibstat(story, rank, nic, t - 200, up=True)
     _ibstat(story, rank, nic, t + 1.5, up=False)
     _broken_link(story, course, rank, t)
-    return Told(
-        _claims(story, rank, "network/ib_link_flap", nic, tag="port", weaker="network/ib_retry_exceeded"), rank.node
-    )
+    return _flapped(story, rank)
 
 
 def _ibstat(story: Story, rank: Rank, nic: Nic, t: float, *, up: bool) -> None:
@@ -202,9 +201,7 @@ def cable_ib(story: Story) -> Told:
     )
     nccl.async_event(story, rank, t + 0.02, nic, "port error", 10, "port")
     _broken_link(story, course, rank, t)
-    return Told(
-        _claims(story, rank, "network/ib_link_flap", nic, tag="port", weaker="network/ib_retry_exceeded"), rank.node
-    )
+    return _flapped(story, rank)
 
 
 @chain("C12", "firmware", Wants(networks=("ib", "roce"), min_nodes=2))

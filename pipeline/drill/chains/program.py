@@ -136,22 +136,17 @@ def other_collective(story: Story) -> Told:
     if other.op == "ALLREDUCE":
         other = replace(other, numel_out=other.numel_in)
     _timed_out_together(story, course, t, work, {rank.rank: other})
-    who = story.who(rank, gpu=False)
-    return Told(
-        [
-            Claim(class_="software/collective_mismatch", culprits=[who], needs=["odd", "peers"]),
-            Claim(
-                class_="software/collective_mismatch",
-                also=UNCLEAR,
-                culprits=[who],
-                needs=["odd"],
-                silent_ok=True,
-                quiet=True,
-            ),
-            *unclear([who]),
-        ],
-        rank.node,
-    )
+    return _mismatch(story, rank)
+
+
+def _mismatch(story: Story, rank: Rank, *also: str) -> Told:
+    """Who waits in another collective is known from its own watchdog, next to those of the others."""
+    who = [story.who(rank, gpu=False)]
+    class_ = "software/collective_mismatch"
+    return Told([
+        Claim(class_=class_, also=list(also), culprits=who, needs=["odd", "peers"]),
+        Claim(class_=class_, also=UNCLEAR, culprits=who, needs=["odd"], silent_ok=True, quiet=True), *unclear(who),
+    ], rank.node)  # fmt: skip
 
 
 @chain("C19", "behind", Wants(torch=((2, 4), (9, 0))))
@@ -164,27 +159,7 @@ def behind(story: Story) -> Told:
     back = r.choice((1, 2, 8))
     other = torch.Work(work.seq - back, r.choice(("_ALLGATHER_BASE", "BROADCAST")), 4096, 4096 * len(story.fleet.ranks))
     _timed_out_together(story, course, t, work, {rank.rank: other})
-    who = story.who(rank, gpu=False)
-    return Told(
-        [
-            Claim(
-                class_="software/collective_mismatch",
-                also=["unknown/silent_rank"],
-                culprits=[who],
-                needs=["odd", "peers"],
-            ),
-            Claim(
-                class_="software/collective_mismatch",
-                also=UNCLEAR,
-                culprits=[who],
-                needs=["odd"],
-                silent_ok=True,
-                quiet=True,
-            ),
-            *unclear([who]),
-        ],
-        rank.node,
-    )
+    return _mismatch(story, rank, "unknown/silent_rank")
 
 
 @chain("C19", "detail", Wants(torch=((2, 0), (9, 0))))

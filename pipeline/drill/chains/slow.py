@@ -5,7 +5,7 @@ from pipeline.drill.collapse import Exit, Fall
 from pipeline.drill.emit import host, telemetry, torch, training
 from pipeline.drill.emit.telemetry import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, Sample
 from pipeline.drill.emit.training import Course
-from pipeline.drill.fleet import Node, Wants
+from pipeline.drill.fleet import Node, Rank, Wants
 from pipeline.drill.opening import start, train
 from pipeline.drill.prefixes import iso
 from pipeline.drill.registry import Told, chain
@@ -197,6 +197,14 @@ def quota(story: Story) -> Told:
 # --- slow, not failed ----------------------------------------------------------------------------------------------------
 
 
+def _slow(story: Story, rank: Rank, class_: str, proof: str) -> Told:
+    who = [story.who(rank)]
+    return Told([
+        Claim(class_=class_, culprits=who, needs=[proof]),
+        Claim(class_="hardware/gpu_slow", also=[*UNCLEAR, class_], culprits=who, quiet=True, silent_ok=True),
+    ], rank.node)  # fmt: skip
+
+
 @chain("C32", "hot_gpu")
 def hot_gpu(story: Story) -> Told:
     """One GPU brakes for heat for an hour: the job is slow and nothing fails."""
@@ -280,14 +288,7 @@ def straggler_report(story: Story) -> Told:
         )
         story.rank(first, at, text, "straggler" if slow else None)
     _slow_steps(story, course, t + 2400, 2.1, "slow")
-    who = [story.who(rank)]
-    return Told(
-        [
-            Claim(class_="hardware/gpu_slow", culprits=who, needs=["straggler"]),
-            Claim(class_="hardware/gpu_slow", also=UNCLEAR, culprits=who, quiet=True, silent_ok=True),
-        ],
-        rank.node,
-    )
+    return _slow(story, rank, "hardware/gpu_slow", "straggler")
 
 
 @chain("C32", "rank_times")
@@ -310,14 +311,7 @@ def rank_times(story: Story) -> Told:
                 f"{course.step + number * 50} forward_backward_s={compute:.3f} data_s={r.uniform(0.01, 0.05):.3f}",
                 "times" if one is rank and number >= 2 else None,
             )
-    who = [story.who(rank)]
-    return Told(
-        [
-            Claim(class_="hardware/gpu_slow", culprits=who, needs=["times"]),
-            Claim(class_="hardware/gpu_slow", also=UNCLEAR, culprits=who, quiet=True, silent_ok=True),
-        ],
-        rank.node,
-    )
+    return _slow(story, rank, "hardware/gpu_slow", "times")
 
 
 @chain("C32", "narrow_pcie")
@@ -328,11 +322,4 @@ def narrow_pcie(story: Story) -> Told:
     story.kernel(rank.node, -story.r.uniform(600, 3000), host.narrow_link(rank.gpu), "pcie")
     t = train(story, course)
     _slow_steps(story, course, t + 2400, 1.8, "slow")
-    who = [story.who(rank)]
-    return Told(
-        [
-            Claim(class_="hardware/pcie_link", culprits=who, needs=["pcie"]),
-            Claim(class_="hardware/gpu_slow", also=UNCLEAR, culprits=who, quiet=True, silent_ok=True),
-        ],
-        rank.node,
-    )
+    return _slow(story, rank, "hardware/pcie_link", "pcie")
