@@ -10,7 +10,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check bench fuzz schemas docs lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check drill bench fuzz schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-9s%s\n", n, $$0}'
@@ -34,6 +34,10 @@ check: lint types imports test ## all of these: lint, types, imports, test
 
 fuzz: $(VENV)/.dev ## fuzz the reading of lines with atheris (ARGS="-max_total_time=600")
 	$(PIP) --upgrade '.[fuzz]' && mkdir -p build/fuzz && cd build/fuzz && PYTHONPATH=$(CURDIR) $(abspath $(PY)) -m tests.fuzz $(or $(ARGS),-max_total_time=60)
+
+drill: $(VENV)/.dev ## make 1,000 incidents with known truth and score the diagnosis (ARGS="--chain C10 --count 50")
+	rm -rf build/drill && $(PY) -m pipeline drill --out build/drill --count 1000 $(ARGS)
+	$(PY) -m pipeline drill --score build/drill
 
 bench: $(VENV)/.dev need-java ## reading next to the field's tools; throughput and latency next to bare Kafka and Faust
 	$(PY) -m tests.bench $(ARGS)

@@ -100,6 +100,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         name="replay", module="pipeline.commands.replay", function="replay", panel=DEVELOP, extra="pipeline,shipper",
         help="Play a folder of logs as a fleet, through real shippers and Kafka.",
     ),
+    Command(
+        name="drill", module="pipeline.commands.drill", function="drill", panel=DEVELOP,
+        help="Make incidents of an invented fleet whose truth is known, and score the diagnosis.",
+    ),
 )  # fmt: skip
 
 

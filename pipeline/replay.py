@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -55,6 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     work_dir: Path
     run_id: str
     speed: float | None = None
+    run: Literal["replay", "drill"] = "replay"
 
 
 def is_run_id(text: str) -> bool:
@@ -197,7 +198,8 @@ class Shipper:
         """The node agent's settings; strings are JSON strings, which TOML reads as they are."""
         node, quote = self._node, _quoted
         text = [
-            f"cluster = {quote(self._cluster)}", f"reporter = {quote(node.reporter)}", 'run = "replay"',
+            f"cluster = {quote(self._cluster)}", f"reporter = {quote(node.reporter)}",
+            f"run = {quote(self._settings.run)}",
             f"run_id = {quote(self._settings.run_id)}", 'start_at = "beginning"',
             f"end_file = {quote(str(self.folder / 'end'))}",
         ]  # fmt: skip
@@ -236,6 +238,7 @@ class Player:
         self._node = node
         self._lines = self._timed()
         self._next: tuple[int | None, bytes] | None = next(self._lines, None)
+        self.name = source.name
         self.size = source.path.stat().st_size
 
     @property

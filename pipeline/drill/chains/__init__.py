@@ -1,0 +1,1 @@
+"""The chains of the catalogue as stories. Importing a module registers its stories."""

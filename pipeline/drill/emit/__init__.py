@@ -1,0 +1,1 @@
+"""What programs print, each in its own words of its version."""
