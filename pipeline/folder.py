@@ -19,7 +19,7 @@ from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
 from pipeline.core.stamps import DAY_NS, date_of
 from pipeline.flight_files import head_of
-from pipeline.layouts import KERNEL_NAMES, Layout, host_in, layout_of, possible_hosts, words_of
+from pipeline.layouts import KERNEL_NAMES, Layout, host_in, is_tool, layout_of, possible_hosts, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
 from pipeline.objects import holds_records, is_document, object_lines
@@ -330,6 +330,7 @@ class _Jobs(NamedTuple):
 
 def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs: _Jobs) -> list[NodePlan]:
     with_jobs = {reporter for reporter, group in placed.items() if any(x.kind == "application" for x, _ in group)}
+    shared = any(_is_shared(look) for group in placed.values() for look, _ in group)
     plans = []
     for reporter, group in sorted(placed.items()):
         facts = manifest.nodes.get(reporter, NodeFacts())
@@ -339,7 +340,7 @@ def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs
             for (look, node), binds in zip(group, bound, strict=True)
         ]
         applications = [look for look, _ in group if look.kind == "application"]
-        if not any(look.times.tells_a_time for look in applications):
+        if not any(look.times.tells_a_time for look in applications) or (shared and _only_snapshots(applications)):
             # Whatever the node says may concern a job of which nobody knows when it ran.
             sources = [_undated(source) if source.kind == "application" else source for source in sources]
         plans.append(
@@ -351,10 +352,21 @@ def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs
     return plans
 
 
+def _is_shared(look: _Look) -> bool:
+    """Whether a job's log holds the lines of several nodes."""
+    return look.kind == "application" and look.nodes is not None and len(look.nodes) > 1
+
+
+def _only_snapshots(applications: list[_Look]) -> bool:
+    """Whether none of the files is the log of a rank: what tools print of a node says when they ran, not the job."""
+    return all(look.layout.rank is None and look.layout.local_rank is None for look in applications)
+
+
 def _node_of(look: _Look, said: set[str]) -> str | None:
     """The node that the lines name, if it is one; else the one that the file's or folder's name names."""
-    if look.nodes and look.nodes.total() * 10 >= look.lines:
-        (first, count), *rest = look.nodes.most_common(2)
+    named = Counter({name: count for name, count in (look.nodes or {}).items() if not is_tool(name)})
+    if named and named.total() * 10 >= look.lines:
+        (first, count), *rest = named.most_common(2)
         if not rest or count > 9 * rest[0][1]:
             return first
         if look.kind == "application":

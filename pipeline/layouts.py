@@ -144,6 +144,11 @@ def possible_hosts(path: str) -> Iterator[str]:
         yield from _candidates(piece)
 
 
+def is_tool(name: str) -> bool:
+    """Whether all words of a name say what a file or a line is of, and not whose: `nvidia-smi`."""
+    return all(word in _NOT_NAMES for word in re.split(r"[-_.]", name.lower()))
+
+
 def host_in(path: str, said: set[str]) -> str | None:
     """A host name in a path: one that some line mentions, else a folder that reads like one, else such a file name.
 

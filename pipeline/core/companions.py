@@ -98,8 +98,9 @@ def _is_before(item: Resolved, root: Resolved) -> bool:
 
 
 def _is_noticed(item: Resolved, root: Resolved) -> bool:
-    """Whether others report the failure: symptoms that are not from before it."""
-    return item.episode.first.role == "symptom" and not _is_before(item, root)
+    """Whether processes of the job report the failure: symptoms that are not from before it."""
+    event = item.episode.first
+    return event.role == "symptom" and event.source_kind == "application" and not _is_before(item, root)
 
 
 def _last_marks(items: Sequence[Resolved], root: Resolved, told: Sequence[Step]) -> Iterator[Resolved]:

@@ -11,6 +11,9 @@ from schemas.records import TIME_MAX_NS, TIME_MIN_NS, Event
 # A fault of the node may come before the job prints its first line, and the job may hang in silence for the longest
 # default time-out (30 min) before it prints the next one.
 BEFORE_JOB_NS: Final = 600 * SECOND_NS
+# What is lost at the start of a node is still lost for the jobs of the next day.
+LASTS_NS: Final = 24 * 3600 * SECOND_NS
+_UNTIL_RESET: Final = ("hardware/gpu_fell_off_bus",)
 AFTER_JOB_NS: Final = 2_400 * SECOND_NS
 # Broker time. A job that printed nothing for so long while another one did is over here (often only rank 0 prints); an
 # event of the node waits no longer for its job.
@@ -38,6 +41,8 @@ class JobHere(Struct, kw_only=True):
     heard_ns: int = 0
     ended_ns: int = TIME_MIN_NS
     nodes: list[str] = field(default_factory=list)
+    # Its last lines have no time: it may have been here long after the last one that has.
+    open_end: bool = False
 
     def widen(self, at_ns: int) -> bool:
         """Take a time at which the job was here; whether that is news."""
@@ -56,8 +61,15 @@ class JobHere(Struct, kw_only=True):
         if self.first_ns == TIME_MAX_NS:
             return self.undated
         in_peace = self.ended_ns != TIME_MIN_NS and self.last_ns <= self.ended_ns + AFTER_END_NS
-        until_ns = self.ended_ns + AFTER_END_NS if in_peace else self.last_ns + AFTER_JOB_NS
-        return self.first_ns - BEFORE_JOB_NS <= event.hi_unix_nano and event.lo_unix_nano <= until_ns
+        until_ns = self.last_ns + (LASTS_NS if self.open_end else AFTER_JOB_NS)
+        until_ns = self.ended_ns + AFTER_END_NS if in_peace else until_ns
+        since_ns = self.first_ns - (LASTS_NS if lasts(event) else BEFORE_JOB_NS)
+        return since_ns <= event.hi_unix_nano and event.lo_unix_nano <= until_ns
+
+
+def lasts(event: Event) -> bool:
+    """Whether a fault stays until somebody resets the device or restarts the node: a GPU that is gone."""
+    return event.label in _UNTIL_RESET and event.severity in ("critical", "fatal")
 
 
 class Recent(Struct, kw_only=True):

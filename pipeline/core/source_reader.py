@@ -255,6 +255,10 @@ class SourceReader:
         if seen == [None, None]:
             # Nothing in it is stamped: it was here when it was read.
             seen = [line.observed_time_unix_nano or None for line in (lines[0], lines[-1])]
+        open_end = self._own_time(lines[-1], parse_line(lines[-1].body)) is None
+        if open_end and not job.open_end:
+            job.open_end = True
+            self._out.widened.add(key)
         for at_ns in seen:
             if at_ns is not None and job.widen(at_ns):
                 self._out.widened.add(key)
@@ -281,6 +285,7 @@ class SourceReader:
         elif match.event == "nccl.end":
             self._note_end(event)
         self._place(event, match)
+        self._was_here(event)
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
         # Lines that say who runs where are each a fact of their own place in the file.
         tells = match.placement or match.event == "env.variable"
@@ -400,6 +405,15 @@ class SourceReader:
         job = self._here.jobs.get(self._memory.job or "")
         if job is not None and event.attributes.get("kind") == "Destroy" and event.aligned_time_unix_nano is not None:
             job.ended_ns = max(job.ended_ns, event.aligned_time_unix_nano)
+
+    def _was_here(self, event: Event) -> None:
+        """A rank that waited for so long was here for so long."""
+        ran_ms, at_ns = event.attributes.get("ran_for_ms", ""), event.aligned_time_unix_nano
+        key = self._memory.job
+        if key is None or at_ns is None or not ran_ms.isdecimal() or len(ran_ms) > 9:
+            return
+        if self._here.jobs[key].widen(at_ns - int(ran_ms) * 1_000_000):
+            self._out.widened.add(key)
 
     def _place(self, event: Event, match: Match) -> None:
         """Note who runs where, and the line that says so."""

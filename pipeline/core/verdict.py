@@ -55,6 +55,8 @@ _SHOWN: Final = {
     "flight.queued": "others wait behind them",
     "flight.stalled": "all entered it and none completed it",
 }
+# What happens to somebody's processes on another node is no fault of the node.
+_OWN_RISK: Final = ("software/", "resource/cgroup_oom", "storage/disk_full")
 NOBODY_NAMED: Final = "no line says which process or device it is; the log of every rank would decide"
 NO_END_NAMED: Final = (
     "it lies between two ends, and no line says which of them; the log and the kernel log of the other end would decide"
@@ -126,10 +128,10 @@ def _concluded(
         for chain in chains_of(items, rules, placed=known, nodes=placement.nodes())
         if chain.is_whole and not _lives_on(chain, items)
     ]
-    roots = _not_explained(chains)
+    roots, outsiders = _at_home(chains, _homes(items, placement), all_seen=_all_seen(items, placement))
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
     linked = [c for c in linked if not _waits(c, flight)]
-    loose = [c for c in roots if not any(c is other for other in linked)]
+    loose = [*(c for c in roots if not any(c is other for other in linked)), *outsiders]
     linked.sort(key=lambda c: (-_score(c, failures), canonical(c.root_item.episode.first)))
     if not failures:
         found = _each(_one_per_entity([*linked, *loose]), placement)
@@ -257,6 +259,55 @@ def _score(chain: Chain, failures: list[Resolved]) -> float:
     return chain.strength + 0.3 * share
 
 
+def _at_home(chains: list[Chain], homes: set[str], *, all_seen: bool) -> tuple[list[Chain], list[Chain]]:
+    """The chains that may explain the job's failure, and the faults of nodes where it does not run.
+
+    Where ranks are missing, the fault of a node of which nothing was read may be what silenced them; what happened to
+    somebody's processes there is not.
+    """
+    strange = [chain for chain in chains if _is_strange(chain, homes)]
+    risks = [c for c in strange if _is_own_risk(c)]
+    ours = [chain for chain in chains if not any(chain is one for one in (strange if all_seen else risks))]
+    if all_seen and not any(_explains_failure(chain) for chain in ours):
+        # Nothing at home explains it: perhaps more of the job runs elsewhere than its lines show.
+        strange, ours = risks, [chain for chain in chains if not any(chain is one for one in risks)]
+    outsiders = [c for c in strange if not any(c is one for one in (*risks, *ours))]
+    return _not_explained(ours), _not_explained(outsiders)
+
+
+def _is_own_risk(chain: Chain) -> bool:
+    """Whether the kernel of a node speaks of a process there that nobody knows to be the job's."""
+    is_kernel = chain.root_item.episode.first.source_kind == "kernel"
+    return is_kernel and chain.rule.class_.startswith(_OWN_RISK) and chain.subject.rank is None
+
+
+def _all_seen(items: list[Resolved], placement: PlacementMap) -> bool:
+    """Whether no rank of the job can be on a node of which nothing of the job was read, as far as anybody knows: ranks
+    are numbered from 0 without gaps.
+    """
+    seen = {*(rank for rank, entity in placement.ranks.items() if entity.node), *(r for i in items for r in i.ranks)}
+    return bool(seen) and len(seen) >= (placement.world_size or max(seen) + 1)
+
+
+def _is_strange(chain: Chain, homes: set[str]) -> bool:
+    """Whether it is the fault of a node on which nothing of the job was seen, where others are known to run it."""
+    node = chain.subject.node
+    if chain.root_item.episode.first.source_kind == "application":
+        return False
+    return bool(homes) and node is not None and node not in homes and chain.rule.scope in ("gpu", "nic", "node", "rank")
+
+
+def _homes(items: list[Resolved], placement: PlacementMap) -> set[str]:
+    """The nodes on which the job is known to run: where its ranks are, and where processes of it print."""
+    homes = set(placement.nodes())
+    for item in items:
+        event = item.episode.first
+        if event.source_kind == "application":
+            members = [member.node for member in item.episode.crowd.values()] or [event.printer.node or ""]
+            homes.update(placement.name(node) for node in members if node)
+    return homes
+
+
 # Faults of which each entity has a record of its own: all that show one are at fault.
 _RECORDED: Final = ("gpu", "nic", "node")
 
@@ -275,7 +326,9 @@ def _each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
     found, rest = [], chains
     while rest:
         best, rest = rest[0], rest[1:]
-        equals = _equals(best, rest) if best.rule.scope not in _RECORDED else []
+        equals = _equals(best, rest)
+        if best.rule.scope in _RECORDED:
+            equals = [c for c in equals if Entity() in (best.subject, c.subject)]
         rest = [c for c in rest if not any(c is equal for equal in equals)]
         found.append(_shared(best, equals, placement))
     return found
@@ -291,7 +344,10 @@ def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclu
     main = _conclusion(best, placement)
     if not equals:
         return main
-    culprits = _one_card([best.subject, *(c.subject for c in equals)])
+    # A line that names nobody is of those that others name.
+    named = [entity for entity in (best.subject, *(c.subject for c in equals)) if entity != Entity()]
+    culprits = _one_card(named)
+    main = msgspec.structs.replace(main, why_unknown=None if culprits else main.why_unknown)
     together = _together(main, culprits, equals)
     if best.rule.scope in _RECORDED:
         return together
@@ -371,7 +427,7 @@ def _unknown(
     steps = [Step(item=first, role="symptom")]
     for item in items:
         last_word = bool(item.ranks & set(silent)) and item.episode.name in LAST_WORDS
-        if item is not first and (item.episode.first.role == "symptom" or last_word):
+        if item is not first and (_is_of_job(item) or last_word):
             why = "the rank's own last words" if last_word else _SHOWN.get(item.episode.name, _REPEATED)
             steps.append(step(item, "symptom", 0, why, steps))
     if flight.silent:
@@ -395,6 +451,12 @@ def _unknown(
         class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps, said=flight.said,
         why_unknown=flight.why or _why_unknown(placement, reported),
     )  # fmt: skip
+
+
+def _is_of_job(item: Resolved) -> bool:
+    """A symptom that a process of the job prints, or that a device of one of its ranks shows."""
+    event = item.episode.first
+    return event.role == "symptom" and (event.source_kind == "application" or bool(item.ranks))
 
 
 def _stopped(items: list[Resolved], ranks: list[int], placement: PlacementMap) -> list[Entity]:

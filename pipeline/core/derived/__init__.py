@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived import activities, flight, launcher, ranks, spans, stores
+from pipeline.core.derived import activities, flight, held, launcher, ports, ranks, spans, stores
 from pipeline.core.derived.scene import Changes, Scene
 from pipeline.core.placement import PlacementMap
 
@@ -17,11 +17,12 @@ from pipeline.core.placement import PlacementMap
 EVENTS: Final = frozenset(
     (
         "checkpoint.unfinished", "data.download.unfinished", "data.preprocess.unfinished", "train.end.early",
-        *flight.EVENTS,
+        held.HELD, *flight.EVENTS,
     )
 )  # fmt: skip
 ATTRIBUTES: Final = {
-    "host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",)), **flight.ATTRIBUTES,
+    "host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",)),
+    "nic.link.down": frozenset(("layer",)), "ib.port.down": frozenset(("layer",)), **flight.ATTRIBUTES,
 }  # fmt: skip
 
 KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
@@ -31,6 +32,8 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "named": ranks.named,
     "odd_of_statements": ranks.odd_of_statements,
     "noticed": ranks.noticed,
+    "ports": ports.ports,
+    "held": held.held,
     "over": stores.over,
     "hardly_throttled": stores.hardly_throttled,
     "odd_of_waiters": ranks.odd_of_waiters,

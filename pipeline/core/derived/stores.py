@@ -67,9 +67,21 @@ def _began_after(end: Event, stall: Resolved) -> bool:
 
 
 def hardly_throttled(scene: Scene) -> Changes:
-    """A container that was held back in few of its periods was not held up: such lines are left out."""
+    """A container that was held back in few of its periods was not held up: such lines are left out.
+
+    The counters of cpu.stat only grow: what counts is what was added from the first line to the last.
+    """
     for item in scene.named("host.cpu_throttle"):
-        periods, throttled = (item.episode.attributes.get(name, "") for name in ("nr_periods", "nr_throttled"))
-        known = all(number.isdecimal() and len(number) < 20 for number in (periods, throttled))
-        if known and int(throttled) < MIN_THROTTLED * int(periods):
+        first, last = _throttled(item.episode.first), _throttled(item.episode.last or item.episode.first)
+        if first is None or last is None:
+            continue
+        grown = (last[0] - first[0], last[1] - first[1]) if last[0] > first[0] else last
+        if grown[1] < MIN_THROTTLED * grown[0]:
             yield id(item), []
+
+
+def _throttled(event: Event) -> tuple[int, int] | None:
+    """Periods, and those in which the quota was used up."""
+    periods, throttled = (event.attributes.get(name, "") for name in ("nr_periods", "nr_throttled"))
+    known = all(number.isdecimal() and len(number) < 20 for number in (periods, throttled))
+    return (int(periods), int(throttled)) if known else None
