@@ -16,6 +16,7 @@ _NOT_NAMES: Final = KERNEL_NAMES | frozenset(
         "run", "script", "system", "host", "var", "pods", "containers", "tmp", "ray", "session", "latest", "error",
         "none", "default", "slurmd", "slurmctld", "slurmstepd", "kubelet", "containerd", "dockerd", "dcgm",
         "journalctl", "dump", "dumps", "flight", "recorder", "fr", "trace", "traces",
+        "nvidia", "smi", "ibstat", "ibstatus", "dcgmi", "ipmitool", "stat", "srun",
     )
 )  # fmt: skip
 # Folders that hold files of anybody.
@@ -159,7 +160,7 @@ def host_in(path: str, said: set[str]) -> str | None:
     own = [_candidates(piece) for piece in file.split(".")]
     for candidates in (*own, *pieces):
         for candidate in candidates:
-            if candidate in said and _reads_like_host(candidate):
+            if candidate in said and _reads_like_host(candidate) and not is_tool(candidate):
                 return candidate
     for candidates in pieces:
         if candidates and not _only_if_said(candidates[0]):

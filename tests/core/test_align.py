@@ -200,7 +200,8 @@ def test_a_span_without_a_start_does_not_make_the_job_begin_in_1970() -> None:
 
 
 def test_a_fault_of_long_before_the_job_is_not_the_jobs() -> None:
-    stale = "2026-03-04T03:06:07.000000+00:00 beta kernel: " + "NVRM: Xid (PCI:0000:5e:00): 74, NVLink: fatal error detected on link 8"
+    xid = "NVRM: Xid (PCI:0000:5e:00): 74, NVLink: fatal error detected on link 8"
+    stale = f"2026-03-04T03:06:07.000000+00:00 beta kernel: {xid}"
     outputs = _apply(_fold(), _rank_batch(1, STEP_LINE, INIT_LINE), _kernel_batch(2, stale))
     assert [b.job_key for b in batches(outputs) if "gpu.xid" in [e.name for e in b.events]] == [
         f"node:{CLUSTER}/beta/boot-beta"
