@@ -25,7 +25,10 @@ def held(scene: Scene) -> Changes:
             attributes = row.episode.attributes
             used = attributes.get("memory_mib", "")
             is_gone = attributes.get("process", "").lower() == _GONE
-            if is_gone and _is_number(used) and float(used) >= least and _is_same_gpu(oom.subject, row.subject):
+            # PyTorch lists who holds memory of the GPU, by the number that the process has for the driver.
+            is_named = f"Process {attributes.get('pid')} has " in oom.episode.first.body
+            is_there = is_named or _is_same_gpu(oom.subject, row.subject)
+            if is_gone and is_there and _is_number(used) and float(used) >= least:
                 event = msgspec.structs.replace(row.episode.first, name=HELD, role="cause")
                 yield id(row), [as_event(row, event, _both(row.subject, oom.subject))]
 
