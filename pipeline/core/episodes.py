@@ -14,6 +14,8 @@ DEFAULT_WINDOW_S: Final = 60
 PROGRESS: Final = "context/progress"
 
 
+# Counters say something only by what was added.
+_GROWING: Final = "counters"
 LASTING: Final = ("cause", "intermediate")
 
 
@@ -216,7 +218,7 @@ def _together(big: dict[str, Member], small: dict[str, Member]) -> dict[str, Mem
 
 def _last_of(a: Episode, b: Episode) -> Event | None:
     """The last line of both, where it is worth keeping."""
-    if a.first.label != PROGRESS and a.first.role not in LASTING:
+    if a.first.label != PROGRESS and a.first.role not in LASTING and not a.first.name.endswith(_GROWING):
         return None
     return max((event for one in (a, b) for event in (one.first, one.last) if event is not None), key=canonical)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived import activities, flight, held, launcher, ports, ranks, spans, stores
+from pipeline.core.derived import activities, congestion, flight, held, launcher, ports, ranks, spans, stores
 from pipeline.core.derived.scene import Changes, Scene
 from pipeline.core.placement import PlacementMap
 
@@ -17,7 +17,7 @@ from pipeline.core.placement import PlacementMap
 EVENTS: Final = frozenset(
     (
         "checkpoint.unfinished", "data.download.unfinished", "data.preprocess.unfinished", "train.end.early",
-        held.HELD, *flight.EVENTS,
+        held.HELD, congestion.CONGESTED, *flight.EVENTS,
     )
 )  # fmt: skip
 ATTRIBUTES: Final = {
@@ -34,6 +34,7 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "noticed": ranks.noticed,
     "ports": ports.ports,
     "held": held.held,
+    "congested": congestion.congested,
     "over": stores.over,
     "hardly_throttled": stores.hardly_throttled,
     "odd_of_waiters": ranks.odd_of_waiters,
