@@ -73,7 +73,7 @@ _LABELS_BY_LAYER: Final[dict[str, str]] = {
     "checkpoint_corrupt data_read",
     "resource": "cpu_throttle host_oom shm_exhausted memory_bandwidth pcie_contention gpu_fragmentation "
     "cpu_starvation fs_contention eviction preemption time_limit limits",
-    "context": "placement progress lifecycle",
+    "context": "placement progress telemetry lifecycle",
 }
 LABELS: Final[frozenset[str]] = frozenset(
     f"{layer}/{name}" for layer, names in _LABELS_BY_LAYER.items() for name in names.split()

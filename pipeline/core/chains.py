@@ -81,6 +81,13 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.rule.confidence if self.pattern.confidence is None else self.pattern.confidence
 
     @property
+    def told(self) -> Rule:
+        """The rule as it reads for this root."""
+        names = ("explanation", "consequence", "severity", "interruption", "not_network_because")
+        own = {name: getattr(self.pattern, name) for name in names if getattr(self.pattern, name) is not None}
+        return msgspec.structs.replace(self.rule, **own) if own else self.rule
+
+    @property
     def is_whole(self) -> bool:
         """Whether it shows the effects without which its root lines are nothing."""
         return self.effects > 0 or not self.needs_effect
@@ -91,15 +98,17 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.steps[self.root].item
 
 
-def chains_of(items: list[Resolved], rules: RuleSet, *, placed: bool, nodes: Collection[str] = ()) -> list[Chain]:
+def chains_of(
+    items: list[Resolved], rules: RuleSet, *, placed: bool, nodes: Collection[str] = (), blind: Collection[str] = ()
+) -> list[Chain]:
     """For each rule one chain per entity that shows one of its root patterns.
 
     `placed`: it is known where every rank runs, so that what hits no rank does not explain what the ranks print.
-    `nodes`: where ranks run.
+    `nodes`: where ranks run. `blind`: those of which no line says the GPUs of the ranks.
     """
     index = _ByEvent(items)
     return [
-        _Builder(rule, rules, index, placed=placed, nodes=nodes).build(members)
+        _Builder(rule, rules, index, placed=placed, nodes=nodes, blind=blind).build(members)
         for rule in rules.rules
         for members in _rarest(_roots_by_entity(rule, index))
     ]
@@ -173,9 +182,19 @@ class _ByEvent:
 class _Builder:
     """Builds one chain."""
 
-    def __init__(self, rule: Rule, rules: RuleSet, index: _ByEvent, *, placed: bool, nodes: Collection[str]) -> None:
+    def __init__(
+        self,
+        rule: Rule,
+        rules: RuleSet,
+        index: _ByEvent,
+        *,
+        placed: bool,
+        nodes: Collection[str],
+        blind: Collection[str],
+    ) -> None:
         self._placed = placed
         self._nodes = nodes
+        self._blind = blind
         self._rule = rule
         self._rules = rules
         self._index = index
@@ -210,12 +229,17 @@ class _Builder:
 
     def _hits_a_rank(self, subject: Entity, told: int) -> bool:
         """Whether the root may concern others: it is of a rank, or ends a node with ranks, or a rank of its node fell
-        with it, or nobody knows.
+        with it or says it, or nobody knows.
         """
         if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "link", "job", "rank"):
             return True
-        if self._rule.scope == "node" and self._rule.interruption in _OF_ALL_RANKS and subject.node in self._nodes:
+        if self._rule.scope == "gpu" and self._rule.interruption == "slow" and subject.node in self._blind:
+            # Nobody says which GPUs the ranks of the node use. One that is slow and dies of nothing may be theirs.
             return True
+        if self._rule.scope == "node" and subject.node in self._nodes:
+            printed = any(one.item.episode.first.source_kind == "application" for one in self._steps[:told])
+            if printed or self._rule.interruption in _OF_ALL_RANKS:
+                return True
         return any(one.role == "cascade" and one.item.subject.rank is not None for one in self._steps[told:])
 
     def _before(self, root: Resolved, subject: Entity) -> None:
@@ -232,6 +256,9 @@ class _Builder:
     def _follow(self, link: Link, subject: Entity, root: int) -> None:
         for item in self._index.matching(link):
             if id(item) in self._taken or not related(link.scope, subject, item.subject):
+                continue
+            if item.episode.first.event_id == self._steps[root].item.episode.first.event_id:
+                # What a comparison rests on is the line that shows it.
                 continue
             parent = self._parent(link, item, root)
             if parent is not None:

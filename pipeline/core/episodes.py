@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.order import canonical
+from pipeline.core.readings import TELEMETRY, Readings, of_event
 from schemas.records import Entity, Event
 
 DEFAULT_WINDOW_S: Final = 60
@@ -74,8 +75,9 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True):
 class Episode(Struct, kw_only=True):
     """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence.
 
-    `last` is kept of marks of progress: what was still going on, or was finished, shows in the last one; and of faults
-    that repeat: the first and the last of them may say different things. `crowd`: everybody who printed it, by name.
+    `last` is kept of marks of progress and of what is measured: what was still going on, or was finished, shows in the
+    last one; and of faults that repeat: the first and the last of them may say different things. `crowd`: everybody who
+    printed it, by name. `readings`: what the lines measure.
     """
 
     first: Event
@@ -85,6 +87,7 @@ class Episode(Struct, kw_only=True):
     event_ids: list[str] = []
     last: Event | None = None
     crowd: dict[str, Member] = {}
+    readings: Readings | None = None
 
     @property
     def name(self) -> str:
@@ -127,9 +130,10 @@ class Episodes(Struct, kw_only=True):
         window_ns = (how.window_s if how else DEFAULT_WINDOW_S) * 1_000_000_000
         at_ns = event.aligned_time_unix_nano if event.aligned_time_unix_nano is not None else -1
         end_ns = max(at_ns, event.until_unix_nano or -1)
+        measured = of_event(event)
         fresh = Episode(
             first=event, start_ns=at_ns, end_ns=end_ns, count=event.count, event_ids=[event.event_id],
-            last=event if event.label == PROGRESS else None,
+            last=event if event.label == PROGRESS or measured is not None else None, readings=measured,
         )  # fmt: skip
         if is_crowd := _is_crowd(event, how):
             member = Member.of(event)
@@ -195,6 +199,7 @@ def _merged(a: Episode, b: Episode) -> Episode:
         event_ids=_ids(a.event_ids, b.event_ids),
         last=_last_of(a, b),
         crowd=_together(big.crowd, small.crowd),
+        readings=_taken(a.readings, b.readings),
     )
 
 
@@ -218,16 +223,27 @@ def _together(big: dict[str, Member], small: dict[str, Member]) -> dict[str, Mem
 
 def _last_of(a: Episode, b: Episode) -> Event | None:
     """The last line of both, where it is worth keeping."""
-    if a.first.label != PROGRESS and a.first.role not in LASTING and not a.first.name.endswith(_GROWING):
+    kept = a.first.label == PROGRESS or a.first.role in LASTING or a.readings is not None
+    if not kept and not a.first.name.endswith(_GROWING):
         return None
     return max((event for one in (a, b) for event in (one.first, one.last) if event is not None), key=canonical)
+
+
+def _taken(known: Readings | None, more: Readings | None) -> Readings | None:
+    """What two episodes measure. The first of them is replaced by both, so that its readings may grow."""
+    if known is None or more is None:
+        return known or more
+    known.take(more)
+    return known
 
 
 def bouts(episodes: list[Episode], gap_ns: int) -> list[list[Episode]]:
     """Episodes in groups with less than `gap_ns` of quiet inside a group; those without a time are in the first one.
 
-    The groups depend on the set of episodes only.
+    Telemetry never pauses and joins nothing: it is in the last group. The groups depend on the set of episodes only.
     """
+    running = [e for e in episodes if e.first.label == TELEMETRY]
+    episodes = [e for e in episodes if e.first.label != TELEMETRY]
     timed = sorted((e for e in episodes if e.start_ns >= 0), key=lambda e: (e.start_ns, canonical(e.first)))
     groups: list[list[Episode]] = []
     end_ns = 0
@@ -239,6 +255,8 @@ def bouts(episodes: list[Episode], gap_ns: int) -> list[list[Episode]]:
     untimed = [e for e in episodes if e.start_ns < 0]
     if untimed:
         groups = [[*untimed, *(groups[0] if groups else [])], *groups[1:]]
+    if running:
+        groups = [*groups[:-1], [*(groups[-1] if groups else []), *running]]
     return [sorted(group, key=lambda e: canonical(e.first)) for group in groups]
 
 

@@ -327,7 +327,9 @@ def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
 def _explanation(conclusion: Conclusion, frame: Frame) -> str:
     culprits = [_culprit(e, conclusion.confidence) for e in conclusion.culprits]
     if conclusion.rule is not None:
-        said = _filled(conclusion.rule.explanation, culprits)
+        # Numbers come from a comparison, not from a line: they hold no braces.
+        numbers = conclusion.root_item.episode.attributes.get("numbers", "")
+        said = _filled(conclusion.rule.explanation.replace("{numbers}", numbers), culprits)
         noticed = _filled(conclusion.rule.consequence, culprits) if _was_noticed(conclusion) else ""
         return f"{said[:1].upper()}{said[1:]}" + (f"; {noticed}." if noticed else ".")
     if conclusion.said:
@@ -378,7 +380,9 @@ def _filled(template: str, culprits: list[Culprit]) -> str:
         who.append(f"on {known['node']}" if who else f"node {known['node']}")
     place = f" on {known['node']}" if "node" in known else ""
     bus = f"GPU {known['pci_bus_id']}" if "pci_bus_id" in known else "a GPU"
-    gpu = f"the GPU of rank {known['rank']} ({bus}){place}" if "rank" in known else f"{bus}{place}"
+    if "rank" in known:
+        bus = f"the GPU of rank {known['rank']}" + (f" ({bus})" if "pci_bus_id" in known else "")
+    gpu = f"{bus}{place}"
     return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process", "gpu": gpu}))
 
 

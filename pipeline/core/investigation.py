@@ -15,6 +15,7 @@ from pipeline.core import keys
 from pipeline.core.causes import RuleSet
 from pipeline.core.chains import Resolved
 from pipeline.core.contradictions import gaps_of
+from pipeline.core.derived import STANDING, is_measured, is_watched
 from pipeline.core.episodes import Episode, Episodes, bouts
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
@@ -46,6 +47,9 @@ SILENT_NS: Final = 60 * SECOND_NS
 # told at once, and a storm does not keep the worker busy with itself. Progress records, every second, catch up.
 PAUSE_PER_EPISODE_NS: Final = SECOND_NS // 2_000
 PAUSE_PER_CLAIM_NS: Final = SECOND_NS // 20_000
+# What is compared over time changes slowly: it is looked at so often, and seldom once something is said of it.
+WATCH_NS: Final = 60 * SECOND_NS
+WATCH_AGAIN_NS: Final = 600 * SECOND_NS
 MAX_GAPS: Final = 100
 # What comes late may come twice, after a worker was killed; that is soon after the first time.
 MAX_BACKFILLED: Final = 10_000
@@ -92,6 +96,7 @@ class InvestigationState(Struct, kw_only=True):
     gaps: list[Gap] = field(default_factory=list)
     published: dict[str, Publication] = field(default_factory=dict)
     dirty: bool = False
+    watching: bool = False
     computed_ns: int = 0
     seq: int = 0
 
@@ -165,8 +170,9 @@ class Investigation:
         state.gaps = [*state.gaps, *fresh_gaps][:MAX_GAPS]
         # Marks of progress and placement alone fail nothing: they wait for a line that may.
         telling = any(event.role != "context" or event.name in self._root_events for event in events)
-        telling = telling or (bool(state.published) and bool(events))
+        telling = telling or (bool(state.published) and not all(map(is_measured, events)))
         state.dirty = state.dirty or telling or bool(fresh_gaps)
+        state.watching = state.watching or any(map(is_watched, events))
 
     def _hear(self, event: Event) -> None:
         """Remember that a node's lines come in a log of many nodes."""
@@ -191,7 +197,8 @@ class Investigation:
         # Who is silent is known only by progress: without a cause, progress itself may change the verdict.
         if state.published and (widened or any(p.unknown and not p.settled for p in state.published.values())):
             state.dirty = True
-        is_time = self._due(now_ns) or (state.dirty and self._all_ended()) or self._may_settle(now_ns)
+        is_time = self._due(now_ns) or ((state.dirty or state.watching) and self._all_ended())
+        is_time = is_time or self._may_settle(now_ns)
         return self._verdicts(now_ns) if is_time else []
 
     def _all_ended(self) -> bool:
@@ -200,6 +207,9 @@ class Investigation:
     def _due(self, now_ns: int) -> bool:
         state = self._state
         pause_ns = len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS + len(state.facts.claims) * PAUSE_PER_CLAIM_NS
+        watch_ns = WATCH_AGAIN_NS if state.published else WATCH_NS
+        if state.watching and now_ns - state.computed_ns >= watch_ns + pause_ns:
+            return True
         return state.dirty and (not state.published or now_ns - state.computed_ns >= pause_ns)
 
     # --- watermark ------------------------------------------------------------------------------------------------
@@ -226,7 +236,7 @@ class Investigation:
     def _verdicts(self, now_ns: int) -> list[Output]:
         """Publish what changed since the last time, and withdraw what no longer stands."""
         state = self._state
-        state.dirty, state.computed_ns = False, now_ns
+        state.dirty, state.watching, state.computed_ns = False, False, now_ns
         verdicts = {verdict.verdict_id: (verdict, last_ns) for verdict, last_ns in self._conclude(now_ns)}
         outputs = []
         for verdict_id, (verdict, last_ns) in verdicts.items():
@@ -349,8 +359,11 @@ class Investigation:
         """What tells incidents of one investigation apart; empty for the one that speaks for the job's failure."""
         if not self._is_node:
             return "" if conclusion.main else conclusion.entity
-        # The line the root rests on, by content: two failures of one GPU in one boot are two incidents.
+        # The line the root rests on, by content: two failures of one GPU in one boot are two incidents. What lasts is
+        # shown by another line each time.
         root = conclusion.root_item.episode.first
+        if root.name in STANDING:
+            return keys.digest(conclusion.entity, root.name)
         return keys.digest(conclusion.entity, root.source, root.offset, root.body)
 
     def _verdict(self, conclusion: Conclusion, frame: Frame, suffix: str, nodes: list[str]) -> Verdict:

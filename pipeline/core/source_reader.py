@@ -12,6 +12,7 @@ from pipeline.core.here import Here, Recent
 from pipeline.core.hosts import may_be_one
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
+from pipeline.core.readings import TELEMETRY
 from pipeline.core.stamps import Stamp
 from pipeline.core.statements import Pending, Statement, Statements
 from pipeline.core.times import SECOND_NS, When
@@ -446,7 +447,9 @@ class SourceReader:
             targets = targets or [keys.node_key(run, batch.cluster, event.node or batch.reporter, batch.boot_id)]
             for target in targets:
                 out.events.setdefault(target, []).append(event)
-            self._here.recent.append(Recent(event=event, arrived_ns=out.now_ns, sent_to=targets))
+            # Measurements come all the time: they would crowd out the faults that a job has yet to hear of.
+            if event.label != TELEMETRY:
+                self._here.recent.append(Recent(event=event, arrived_ns=out.now_ns, sent_to=targets))
 
     def _alerts(self, when: When) -> bool:
         """Whether an event may open an incident: not what an agent finds of the past at first sight."""

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.beside import context
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Chain, Resolved, Step, chains_of, link_of, step
 from pipeline.core.companions import filled, with_companions
@@ -125,7 +126,7 @@ def _concluded(
     known = placement.world_size is not None and placed >= placement.world_size
     chains = [
         chain
-        for chain in chains_of(items, rules, placed=known, nodes=placement.nodes())
+        for chain in chains_of(items, rules, placed=known, nodes=placement.nodes(), blind=_blind(placement))
         if chain.is_whole and not _lives_on(chain, items)
     ]
     roots, outsiders = _at_home(chains, _homes(items, placement), all_seen=_all_seen(items, placement))
@@ -140,6 +141,12 @@ def _concluded(
         return items, [_unknown(items, failures, placement, reported, silent, flight), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
     return items, [main, *_alone([*beside, *loose], placement, main.culprits)]
+
+
+def _blind(placement: PlacementMap) -> set[str]:
+    """Nodes with ranks of which no line says the GPU."""
+    ranks = placement.ranks.values()
+    return {rank.node for rank in ranks if rank.node and rank.pci_bus_id is None and rank.gpu_uuid is None}
 
 
 def _resolved(episode: Episode, placement: PlacementMap) -> Resolved:
@@ -157,9 +164,10 @@ def _resolved(episode: Episode, placement: PlacementMap) -> Resolved:
 
 
 def _accompanied(conclusion: Conclusion, items: list[Resolved]) -> Conclusion:
-    steps = with_companions(
-        conclusion.steps, conclusion.root, conclusion.culprits, items, speaks_for_job=conclusion.main
-    )
+    steps = conclusion.steps
+    if conclusion.main:
+        steps = context(steps, conclusion.root, conclusion.class_, conclusion.culprits, items)
+    steps = with_companions(steps, conclusion.root, conclusion.culprits, items, speaks_for_job=conclusion.main)
     culprits = [filled(culprit, steps, conclusion.class_) for culprit in conclusion.culprits]
     return msgspec.structs.replace(conclusion, steps=steps, culprits=culprits)
 
@@ -400,7 +408,7 @@ def _one_per_entity(chains: list[Chain]) -> list[Chain]:
 def _conclusion(chain: Chain, placement: PlacementMap) -> Conclusion:
     named = chain.subject != Entity()
     return Conclusion(
-        class_=chain.rule.class_, rule=chain.rule, culprits=[chain.subject] if named else [],
+        class_=chain.rule.class_, rule=chain.told, culprits=[chain.subject] if named else [],
         confidence=chain.confidence, steps=chain.steps, root=chain.root, outside=_outside(chain, placement),
         why_unknown=None if named else NO_END_NAMED if chain.rule.scope == "link" else NOBODY_NAMED,
     )  # fmt: skip

@@ -209,3 +209,22 @@ def test_three_ranks_that_fail_alike_in_one_second_are_not_blamed_on_one() -> No
     blamed = {culprit.rank for incident in found for culprit in incident.culprits}
     assert blamed in (set(), {1, 2, 3})
     assert "software/cuda_oom" in {incident.class_ for incident in found}
+
+
+# --- telemetry never pauses ---------------------------------------------------------------------------------------
+
+
+def test_telemetry_joins_no_two_failures_and_stands_with_the_last() -> None:
+    readings = [
+        event("gpu.telemetry", node="beta", source="smi", offset=minute, bus="0000:5e:00.0", role="context",
+              at_ns=T0 + 60 * minute * SECOND, attributes={"sm_clock_mhz": "1950"})
+        for minute in range(600)
+    ]  # fmt: skip
+    readings = [msgspec.structs.replace(one, label="context/telemetry") for one in readings]
+    lost = [lost_gpu("beta"), msgspec.structs.replace(lost_gpu("beta"), offset=9_000,
+            aligned_time_unix_nano=T0 + 8 * 3_600 * SECOND)]  # fmt: skip
+    groups = bouts(of_events([*readings, *lost], RULES.coalescing), BOUT_NS)
+    assert [[episode.name for episode in group] for group in groups] == [["gpu.xid"], ["gpu.xid", "gpu.telemetry"]]
+    assert [[e.name for e in group] for group in bouts(of_events(readings, RULES.coalescing), BOUT_NS)] == [
+        ["gpu.telemetry"]
+    ]

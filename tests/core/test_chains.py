@@ -180,3 +180,12 @@ def test_a_node_that_goes_off_concerns_the_ranks_that_run_there() -> None:
         chains = chains_of(items, RULES, placed=True, nodes=nodes)
         (chain,) = [c for c in chains if c.rule.class_ == "hardware/psu"]
         assert chain.effects == effects
+
+
+def test_a_slow_gpu_may_be_a_ranks_where_nobody_says_whose_it_is() -> None:
+    hot = event("gpu.clocks_reduced", node="beta", bus=BUS, role="cause", attributes={"reason": "hw thermal slowdown"})
+    items = _items(hot, waited(0, "alpha"))
+    for blind, effects in ((("beta",), 1), (("alpha",), 0), ((), 0)):
+        chains = chains_of(items, RULES, placed=True, nodes=("alpha", "beta"), blind=blind)
+        (chain,) = [c for c in chains if c.rule.class_ == "hardware/thermal"]
+        assert chain.effects == effects

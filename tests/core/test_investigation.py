@@ -8,7 +8,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.investigation import MAX_BACKFILLED, SETTLE_NS, SILENT_NS, Investigation, InvestigationState
+from pipeline.core.investigation import (
+    MAX_BACKFILLED,
+    SETTLE_NS,
+    SILENT_NS,
+    WATCH_AGAIN_NS,
+    Investigation,
+    InvestigationState,
+)
 from pipeline.core.keys import node_key
 from pipeline.rules import load_rules
 from schemas.records import DELIVERY_FIELDS, Entity, Event, EventBatch, Gap, Incident, NodeProgress, Verdict
@@ -446,3 +453,49 @@ def test_progress_without_events_concludes_nothing() -> None:
     said: Mapping[str, Any] = {}
     assert _apply(_new(), node_progress("alpha", END_NS, ended=True), **said) == []
     assert isinstance(node_progress("alpha", T0), NodeProgress)
+
+
+# --- what is compared over time -----------------------------------------------------------------------------------
+
+
+def _measured(minute: int) -> EventBatch:
+    """One reading of each of eight GPUs on one node, of which number 3 is slow."""
+    events = [
+        event("gpu.telemetry", node="beta", source="smi", offset=100 * minute + gpu, bus=f"0000:{gpu:02x}:00.0",
+              at_ns=T0 + 60 * minute * SECOND, role="context",
+              attributes={"sm_clock_mhz": "1200" if gpu == 3 else "1950", "utilization_percent": "98"})
+        for gpu in range(8)
+    ]  # fmt: skip
+    return event_batch("beta", minute + 1, events)
+
+
+def _watched(minutes: int, key: str = JOB_KEY) -> list[Verdict]:
+    investigation = _new(key)
+    return [v for n in range(minutes)
+            for v in _apply(investigation, _measured(n), now_ns=T0 + 60 * n * SECOND)]  # fmt: skip
+
+
+def test_a_slow_gpu_is_told_while_the_job_runs_and_not_anew_with_every_reading() -> None:
+    found = _watched(60)
+    assert {incident_of(verdict).class_ for verdict in found} == {"hardware/gpu_slow"}
+    assert {incident_of(verdict).severity for verdict in found} == {"warning"}
+    assert incident_of(found[0]).ended_at is not None
+    assert len(found) <= 60 // (WATCH_AGAIN_NS // (60 * SECOND))
+    first_at = (found[0].as_of_unix_nano - T0) // (60 * SECOND)
+    assert first_at <= 12
+
+
+def test_on_a_node_without_a_job_it_stays_one_incident() -> None:
+    assert len({verdict.verdict_id for verdict in _watched(60, BETA_KEY)}) == 1
+
+
+def test_ordinary_readings_say_nothing() -> None:
+    assert _watched(9) == []
+
+
+def test_the_end_of_a_job_tells_what_its_readings_show_at_once() -> None:
+    investigation = _new()
+    batches = [_measured(n) for n in range(20)]
+    assert _apply(investigation, *batches, now_ns=0) == []
+    (verdict,) = _apply(investigation, node_progress("beta", END_NS, ended=True), now_ns=0)
+    assert incident_of(verdict).class_ == "hardware/gpu_slow"

@@ -119,14 +119,21 @@ def test_no_pattern_names_a_host_a_job_or_a_path(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_templates_use_names_that_a_culprit_has(rule: Rule) -> None:
-    texts = (rule.explanation, rule.action.target, rule.action.why, rule.not_network_because or "")
+    texts = [rule.action.target, rule.action.why, rule.not_network_because or ""]
+    texts += [pattern.not_network_because or "" for pattern in rule.root]
     used = {name for text in texts for name in re.findall(r"\{(\w+)\}", text)}
     assert used <= TEMPLATE_NAMES
+    for pattern in rule.root:
+        # What a comparison says in numbers is known of no other root.
+        numbers = {"numbers"} & ATTRIBUTES[pattern.event]
+        told = pattern.explanation or rule.explanation
+        assert set(re.findall(r"\{(\w+)\}", told)) <= TEMPLATE_NAMES | numbers
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_reads_as_sentences(rule: Rule) -> None:
-    for sentence in (rule.explanation, rule.consequence, rule.not_network_because or ""):
+    said = [text for p in rule.root for text in (p.explanation, p.consequence, p.not_network_because) if text]
+    for sentence in (rule.explanation, rule.consequence, rule.not_network_because or "", *said):
         assert not sentence.endswith("."), "the full stop is put where the sentence ends"
     for link in (*rule.before, *load_rules().effects(rule)):
         assert link.why

@@ -9,21 +9,47 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived import activities, congestion, flight, held, launcher, ports, ranks, spans, stores
+from pipeline.core.derived import (
+    activities,
+    again,
+    compare,
+    congestion,
+    flight,
+    held,
+    launcher,
+    missing,
+    outliers,
+    ports,
+    ranks,
+    spans,
+    stores,
+    stragglers,
+)
 from pipeline.core.derived.scene import Changes, Scene
 from pipeline.core.placement import PlacementMap
+from pipeline.core.readings import of_event
+from schemas.records import Event
 
 # Names and attributes that no signal gives.
 EVENTS: Final = frozenset(
     (
         "checkpoint.unfinished", "data.download.unfinished", "data.preprocess.unfinished", "train.end.early",
         held.HELD, congestion.CONGESTED, *flight.EVENTS,
+        compare.VERSION_DIFFERS, compare.TRANSPORT_DIFFERS, missing.GPU_MISSING, outliers.OUTLIER, stragglers.SLOW,
+        again.RECURS,
     )
 )  # fmt: skip
 ATTRIBUTES: Final = {
     "host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",)),
     "nic.link.down": frozenset(("layer",)), "ib.port.down": frozenset(("layer",)), **flight.ATTRIBUTES,
+    compare.VERSION_DIFFERS: frozenset(("component", "numbers")), compare.TRANSPORT_DIFFERS: frozenset(("numbers",)),
+    missing.GPU_MISSING: frozenset(("against", "numbers")), outliers.OUTLIER: frozenset(("measure", "numbers")),
+    **dict.fromkeys(("gpu.clocks_reduced", "gpu.hot"), frozenset(("brief",))),
+    stragglers.SLOW: frozenset(("cause", "numbers")), again.RECURS: frozenset(("numbers",)),
 }  # fmt: skip
+
+# What is shown for as long as it lasts, by another line each time.
+STANDING: Final = frozenset((stragglers.SLOW,))
 
 KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "inside_spans": spans.inside_spans,
@@ -40,7 +66,26 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "odd_of_waiters": ranks.odd_of_waiters,
     "hung": stores.hung,
     "unfinished": activities.unfinished,
+    "recurs": again.recurs,
+    "versions": compare.versions,
+    "transports": compare.transports,
+    "missing": missing.gpus,
+    "outliers": outliers.outliers,
+    "brief": stragglers.brief,
+    "narrow": stragglers.narrow,
+    "slower": stragglers.slower,
+    "reported": stragglers.reported,
 }
+
+
+def is_measured(event: Event) -> bool:
+    """Whether a line means something only beside many others of its kind, which come all the time."""
+    return event.role == "context" and (event.name == "train.straggler" or of_event(event) is not None)
+
+
+def is_watched(event: Event) -> bool:
+    """Whether lines of a kind may lead to an incident together, though none of them does alone."""
+    return event.name in missing.LISTS or is_measured(event)
 
 
 def derive(

@@ -1,18 +1,31 @@
 """What the kinds of derived evidence look at, and what they give."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
 from pipeline.core.chains import Resolved
-from pipeline.core.order import order
+from pipeline.core.episodes import Episode
+from pipeline.core.order import canonical, order
 from pipeline.core.placement import PlacementMap
+from pipeline.core.readings import Readings
 from schemas.records import Entity, Event
+from schemas.vocabulary import Role
 
 # The item that a finding takes the place of, by identity, and what stands there now.
 Change = tuple[int, list[Resolved]]
 Changes = Iterator[Change]
+
+
+class Measured(NamedTuple):
+    """What one rank or GPU measures, who it is, and of each measure the item with its last line."""
+
+    subject: Entity
+    readings: Readings
+    items: dict[str, Resolved]
 
 
 class Scene:
@@ -36,9 +49,39 @@ class Scene:
         """The items of these event names."""
         return [item for name in names for item in self.by_name.get(name, ())]
 
+    @cached_property
+    def measured(self) -> dict[str, Measured]:
+        """What each rank or GPU measures, in all its lines."""
+        found: dict[str, Measured] = {}
+        for item in (item for items in self.by_name.values() for item in items):
+            readings, name = item.episode.readings, name_of(item.subject)
+            # What rank 0 prints of all is none of its own.
+            if readings is None or name is None or item.episode.name == "train.spread":
+                continue
+            known = found.setdefault(name, Measured(item.subject, Readings(), {}))
+            known.readings.take(readings)
+            for measure in readings.sums:
+                before = known.items.get(measure)
+                if before is None or canonical(last_of(before)) < canonical(last_of(item)):
+                    known.items[measure] = item
+        return found
+
     def rank(self, rank: int) -> Entity:
         """A rank with what is known of it."""
         return self.placement.ranks.get(rank) or Entity(rank=rank)
+
+
+def name_of(subject: Entity) -> str | None:
+    """The one name of a rank or GPU: its rank where that is known."""
+    if subject.rank is not None:
+        return f"rank {subject.rank}"
+    gpu = subject.pci_bus_id or subject.gpu_uuid or subject.gpu_index
+    return None if gpu is None or subject.node is None else f"{subject.node} {gpu}"
+
+
+def last_of(item: Resolved) -> Event:
+    """The last line of an item that is kept."""
+    return item.episode.last or item.episode.first
 
 
 def as_event(item: Resolved, event: Event, subject: Entity) -> Resolved:
@@ -47,9 +90,29 @@ def as_event(item: Resolved, event: Event, subject: Entity) -> Resolved:
     return Resolved(episode=episode, subject=subject)
 
 
+def as_finding(
+    item: Resolved,
+    event: Event,
+    name: str,
+    subject: Entity,
+    *,
+    role: Role,
+    label: str,
+    attributes: Mapping[str, str],
+    count: int = 1,
+) -> Resolved:
+    """What a line of an item shows beside others: a moment of its own, so that it neither begins nor ends with it."""
+    said = msgspec.structs.replace(
+        event, name=name, role=role, label=label, severity="warning", attributes={**event.attributes, **attributes}
+    )
+    at_ns = -1 if event.aligned_time_unix_nano is None else event.aligned_time_unix_nano
+    episode = Episode(first=said, start_ns=at_ns, end_ns=at_ns, count=count, event_ids=[event.event_id])
+    return Resolved(episode=episode, subject=subject)
+
+
 def lasts(items: Iterable[Resolved]) -> list[Event]:
     """The last line of each item."""
-    return [item.episode.last or item.episode.first for item in items]
+    return [last_of(item) for item in items]
 
 
 def went_on(event: Event, later: list[Event]) -> bool:
