@@ -13,11 +13,11 @@ from pipeline.core.derived import activities, flight, held, launcher, ports, ran
 from pipeline.core.derived.scene import Changes, Scene
 from pipeline.core.placement import PlacementMap
 
-# Names and attributes that no signal gives.
+# Names and attributes that no signal gives; `train.stalled` comes from `progress_marks`.
 EVENTS: Final = frozenset(
     (
         "checkpoint.unfinished", "data.download.unfinished", "data.preprocess.unfinished", "train.end.early",
-        held.HELD, *flight.EVENTS,
+        "train.stalled", held.HELD, *flight.EVENTS,
     )
 )  # fmt: skip
 ATTRIBUTES: Final = {
