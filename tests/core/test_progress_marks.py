@@ -153,6 +153,12 @@ def test_a_rank_that_prints_every_tenth_step_only_is_not_behind() -> None:
     assert stall.stopped_first == frozenset()
 
 
+def test_a_rank_that_stopped_printing_long_before_the_others_is_not_the_one() -> None:
+    stall = _read(_taken([*_steps(3_000, rank=0), *_steps(100, rank=1), *_steps(3_000, rank=2)]), 4_000)
+    assert stall is not None
+    assert stall.stopped_first == frozenset()
+
+
 # --- what is no stall -----------------------------------------------------------------------------------------------
 
 
