@@ -15,6 +15,8 @@ SECOND_NS: Final = 1_000_000_000
 # A step with a loss that is no number is one too.
 MARKS: Final = frozenset(("train.step", "train.mark", "progress.bar", "train.nan", "train.overflow"))
 
+# What a kernel says of a process that hangs.
+HANGS: Final = frozenset(("host.hung_task",))
 # Marks that stopped: told by no line, but by the fold of marks.
 STALLED: Final = "train.stalled"
 # The source of marks that come as records, not as lines.

@@ -2,10 +2,10 @@
 
 The limit is max(3 times the slow-step time, 120 s), more in known phases and at the start. Time moves by what was read,
 never by silence: the job stalls where the sources of its marks were read past the newest mark and the limit. What was
-read to its end is no proof by itself, as a copy of a log ends somewhere: then another dated line of the job, or a fault
-of one of its nodes, must stand behind the limit. It may also be an excerpt: of writers with fewer than five marks
-nothing is concluded. A job that says within the limit that it ends or fails, whose bar is full, or whose file is gone
-does not stall. The first new mark takes a stall back.
+read to its end is no proof by itself, as a copy of a log ends somewhere: then another dated line of the job, or one of
+a kernel about a process that hangs, must stand behind the limit. It may also be an excerpt: of writers with fewer than
+five marks nothing is concluded. A job that says within the limit that it ends or fails, whose bar is full, or whose
+file is gone does not stall. The first new mark takes a stall back.
 
 The lines of one source arrive in their order; all else is a minimum, a maximum or a sum, so that the order of arrival
 of sources does not matter. Times are reference time in ns.
@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pipeline.core.marks import (
+    HANGS,
     LEAST_NS,
     MARKS,
     RECORDS,
@@ -42,10 +43,10 @@ PHASE_LEAST_NS: Final = 300 * SECOND_NS
 NEAR_NS: Final = 60 * SECOND_NS
 # Clocks of nodes without a claim agree within this.
 CLOCKS_NS: Final = 10 * SECOND_NS
-# So many ranks may have stopped before the others; of more nobody is the odd one. A rank that fell silent long before
-# the others only stopped printing.
+# So many ranks may have stopped before the others; of more nobody is the odd one. Ranks that wait for each other run on
+# for a few steps; a log that ends earlier was cut, or its rank prints no more.
 MAX_FIRST: Final = 4
-RETIRED_NS: Final = 600 * SECOND_NS
+MAX_AHEAD: Final = 10
 
 MAX_WRITERS: Final = 20_000
 MAX_ENDS: Final = 1_024
@@ -119,7 +120,7 @@ class ProgressMarks(Struct, kw_only=True):
         if at_ns is None or event.hi_unix_nano >= TIME_MAX_NS:
             return False
         is_own = event.source_kind == "application"
-        if is_own or event.role != "context":
+        if is_own or event.name in HANGS:
             self.told_ns = max(self.told_ns, event.lo_unix_nano)
         news = ends(event) and self._end(at_ns)
         if is_own and event.name in MARKS:
@@ -297,12 +298,10 @@ def _is_of_rank(name: str, writer: Writer) -> bool:
 
 def _is_behind(writer: Writer, newest: Writer) -> bool:
     """Whether it missed a mark that it would have made before the newest one: by its steps, else by time."""
-    gone_ns = newest.last_ns - writer.last_ns
-    if gone_ns > writer.limit_ns + RETIRED_NS:
-        return False
     if writer.step is not None and newest.step is not None and writer.stride > 0:
-        return newest.step - writer.step >= writer.stride
-    return gone_ns > 2 * writer.slow_ns + CLOCKS_NS
+        return 1 <= (newest.step - writer.step) / writer.stride <= MAX_AHEAD
+    gone_ns = newest.last_ns - writer.last_ns
+    return 2 * writer.slow_ns + CLOCKS_NS < gone_ns <= MAX_AHEAD * writer.slow_ns + CLOCKS_NS
 
 
 def _later(event: Event, other: Event) -> bool:

@@ -26,9 +26,14 @@ def stopped_first(items: Sequence[Resolved], stall: Stall | None, reports: Colle
     if stall is None or not stall.stopped_first:
         return []
     waiting = {rank for item in items if item.episode.name in reports for rank in item.ranks}
-    marks = (item for item in items if item.episode.name in MARKS and item.subject.rank is not None)
-    first = {item.subject.rank for item in marks if writer_of(item.episode.first) in stall.stopped_first}
-    return sorted(rank for rank in first - waiting if rank is not None)
+    # A rank may print marks of several kinds, and in several places: the last one of all counts.
+    newest: dict[int, tuple[int, bool]] = {}
+    for item in items:
+        rank, last = item.subject.rank, item.episode.last or item.episode.first
+        if rank is not None and item.episode.name in MARKS and last.aligned_time_unix_nano is not None:
+            mark = (last.aligned_time_unix_nano, writer_of(last) in stall.stopped_first)
+            newest[rank] = max(newest.get(rank, mark), mark)
+    return sorted(rank for rank, (_, is_first) in newest.items() if is_first and rank not in waiting)
 
 
 def last_marks(items: Iterable[Resolved], ranks: Collection[int]) -> list[Resolved]:

@@ -127,13 +127,15 @@ def _concluded(
     stalled = stopped(items)
     stalls = [item for item in items if item.episode.name in DURING] or stalled
     items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
-    # Marks that stopped are a failure where no line tells of one.
-    failures = [item for item in items if item.episode.name in FAILURES] or stalled
+    failures = [item for item in items if item.episode.name in FAILURES]
+    # Marks that stopped are a failure where no line tells of one; else they explain nothing and need no cause.
+    provable = [item for item in items if item.episode.name != STALLED] if failures else items
+    failures = failures or stalled
     placed = sum(entity.node is not None for entity in placement.ranks.values())
     known = placement.world_size is not None and placed >= placement.world_size
     chains = [
         chain
-        for chain in chains_of(items, rules, placed=known, nodes=placement.nodes())
+        for chain in chains_of(provable, rules, placed=known, nodes=placement.nodes())
         if chain.is_whole and not _lives_on(chain, items)
     ]
     roots, outsiders = _at_home(chains, _homes(items, placement), all_seen=_all_seen(items, placement))
@@ -144,12 +146,17 @@ def _concluded(
     if not failures:
         found = _each(_one_per_entity([*linked, *loose]), placement)
         return items, [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
-    if not linked and failures is stalled and any(c.rule.class_ not in QUIET_CLASSES for c in loose):
+    if not linked and failures is stalled and any(_is_said_by_the_job(c) for c in loose):
         return _concluded([e for e in episodes if e.name != STALLED], placement, rules, reported)
     if not linked:
         return items, [_unknown(items, failures, placement, reported, silent, flight), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
     return items, [main, *_alone([*beside, *loose], placement, main.culprits)]
+
+
+def _is_said_by_the_job(chain: Chain) -> bool:
+    """Whether a process of the job tells of its failure: that says more than marks that stopped."""
+    return chain.rule.class_ not in QUIET_CLASSES and chain.root_item.episode.first.source_kind == "application"
 
 
 def _resolved(episode: Episode, placement: PlacementMap) -> Resolved:

@@ -206,6 +206,23 @@ def test_the_rank_whose_marks_stopped_first_is_named() -> None:
     ]
 
 
+def test_a_rank_whose_rarer_marks_stand_still_is_not_named() -> None:
+    """Rank 0 prints a summary every fifth step, which some other line of its prefix is of."""
+    rarer = [
+        (at_s + 0.2, "alpha", "rank0", f"0: [{_stamp(at_s)}] step {at_s - 1} tokens/s 118000")
+        for at_s in range(50, 300, 50)
+    ]  # fmt: skip
+    assert Fleet().live([*_trains(300), *rarer], 500).main.class_ == "unknown/collective_timeout"
+
+
+def test_a_fault_elsewhere_after_the_hang_stands_beside_it() -> None:
+    text = "Memory cgroup out of memory: Killed process 6911 (jupyter-lab) total-vm:92274688kB, anon-rss:46137344kB"
+    late = (500.0, "beta", "kern-beta", f"{_stamp(500).replace(' ', 'T')}.100000+00:00 beta kernel: {text}")
+    found = Fleet().live([*_trains(300), late], 620).engine.incidents()
+    assert found[0].class_ == "unknown/collective_timeout"
+    assert "resource/cgroup_oom" in [incident.class_ for incident in found[1:]]
+
+
 def test_nothing_more_is_published_while_the_job_goes_on_hanging() -> None:
     fleet = Fleet().live(_trains(300), 900)
     assert len(fleet.revisions) == 1
