@@ -217,7 +217,7 @@ class Topology(Record, frozen=True, kw_only=True, tag="topology"):
 
 
 class Annotation(Record, frozen=True, kw_only=True, tag="annotation"):
-    """A mark by the training job: step, phase or checkpoint."""
+    """A mark by the training job: step, phase or checkpoint. Times are of the node's wall clock."""
 
     run: Run
     run_id: str
@@ -469,8 +469,9 @@ class NodeProgress(Record, frozen=True, kw_only=True, tag="node_progress"):
     """One node's progress on the reference timeline, handed to each job on it.
 
     `node` is empty where the reporter speaks only of others (a job's output on a login node). `kinds` says per source
-    kind whether any source of it is on. `excluded`: why this node cannot hold the watermark (its clock).
-    `as_of_unix_nano`: broker time of the message that told it, so that what is said again later is known as old.
+    kind whether any source of it is on, `sources` which ones are. `excluded`: why this node cannot hold the watermark
+    (its clock). `as_of_unix_nano`: broker time of the message that told it, so that what is said again later is known
+    as old.
     """
 
     run: Run

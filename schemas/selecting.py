@@ -3,7 +3,8 @@
 Two selectors give the same lines: one with hyperscan (an optional library), several hundred megabytes a second, and
 one in plain Python for machines without it.
 
-Marks of progress are so many that some do: those near the ends of a block, and those before a line that may be a fault.
+Marks of progress are so many that some do: those near the ends of a block, the last ones of it, and those before a line
+that may be a fault.
 """
 
 import re
@@ -16,7 +17,8 @@ from schemas.matching import HIDING
 from schemas.signals import SignalSet, Worth
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024
-# Marks of progress are kept so far from the ends of a block, and so far before a line that may be a fault.
+# Marks of progress are kept so far from the ends of a block, and so far before a line that may be a fault or the last
+# mark, which says until when the job went on.
 NEAR_END_BYTES: Final = 64 * 1024
 NEAR_LINE_BYTES: Final = 2 * 1024
 
@@ -82,7 +84,7 @@ class _Plain:
             if worth != Worth.NOTHING:
                 found.append((start, start + len(line), worth))
             start += len(line) + 1
-        return _selected(found, [], len(block))
+        return _selected(found, [], _windows(found, _last_mark(found), len(block)))
 
 
 class _Fast:
@@ -112,7 +114,8 @@ class _Fast:
             if worth != Worth.NOTHING:
                 found.append((start, end, worth))
         mark_ends.sort()
-        windows = _windows(found, len(block))
+        last = max(_last_mark(found), self._last_mark(block, mark_ends))
+        windows = _windows(found, last, len(block))
         known = {start for start, _, _ in found}
         marks = [
             (start, end)
@@ -120,7 +123,18 @@ class _Fast:
             for start, end in _lines_from(block, mark_ends, window)
             if start not in known and worth_of(block[start:end]) == Worth.MARK
         ]
-        return _selected(found, marks, len(block))
+        return _selected(found, marks, windows)
+
+    def _last_mark(self, block: bytes, ends: list[int]) -> int:
+        """Where the last mark begins of the lines in which one of these (ascending) ends; -1 where there is none."""
+        before = len(block) + 1
+        for end in reversed(ends):
+            if end < before:
+                before = block.rfind(b"\n", 0, end) + 1
+                through = block.find(b"\n", end)
+                if self._worth(block[before : len(block) if through < 0 else through]) == Worth.MARK:
+                    return before
+        return -1
 
 
 def _shortest(literals: frozenset[str]) -> list[str]:
@@ -132,9 +146,8 @@ def _shortest(literals: frozenset[str]) -> list[str]:
     return kept
 
 
-def _selected(found: list[tuple[int, int, Worth]], marks: list[Span], size: int) -> list[Selected]:
-    """What is found, without marks far from everything, and those marks that are near."""
-    windows = _windows(found, size)
+def _selected(found: list[tuple[int, int, Worth]], marks: list[Span], windows: list[Span]) -> list[Selected]:
+    """What is found, without marks outside the windows, and those marks that are in them."""
     kept = [
         (start, end, worth == Worth.HEAD)
         for start, end, worth in found
@@ -169,11 +182,16 @@ def _is_within(windows: list[Span], place: int) -> bool:
     return place < windows[bisect_right(windows, (place, _FAR)) - 1][1]
 
 
-def _windows(found: list[tuple[int, int, Worth]], size: int) -> list[Span]:
-    """Where marks of progress are kept: windows of positions, ascending, that do not overlap."""
+def _last_mark(found: list[tuple[int, int, Worth]]) -> int:
+    """Where the last mark begins; -1 where there is none."""
+    return next((start for start, _, worth in reversed(found) if worth == Worth.MARK), -1)
+
+
+def _windows(found: list[tuple[int, int, Worth]], last: int, size: int) -> list[Span]:
+    """Where marks of progress are kept: windows of positions, ascending, that do not overlap. `last`: the last mark."""
     windows = [(0, NEAR_END_BYTES)]
     before = ((start - NEAR_LINE_BYTES, start) for start, _, worth in found if worth >= Worth.FAULT)
-    for start, end in sorted([*before, (size - NEAR_END_BYTES, size + 1)]):
+    for start, end in sorted([*before, (last - NEAR_LINE_BYTES, last + 1), (size - NEAR_END_BYTES, size + 1)]):
         if start <= windows[-1][1]:
             windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
         else:

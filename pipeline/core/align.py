@@ -12,11 +12,13 @@ import msgspec
 from msgspec import Struct, field
 
 from pipeline.core import keys, times
+from pipeline.core.annotations import events_of
 from pipeline.core.here import Here
 from pipeline.core.outputs import Output
 from pipeline.core.source_reader import Pass, SourceMemory, SourceReader
 from schemas import topics
 from schemas.records import (
+    Annotation,
     Event,
     EventBatch,
     Gap,
@@ -83,6 +85,8 @@ class NodeFold:
             return self._progress(record, now_ns)
         if isinstance(record, Placement):
             return self._placement(record, now_ns)
+        if isinstance(record, Annotation):
+            return self._annotation(record, now_ns)
         return []
 
     # --- lines ----------------------------------------------------------------------------------------------------
@@ -232,7 +236,8 @@ class NodeFold:
             # A source's claimed time never moves a watermark when its clock cannot be right.
             through_unix_nano=0 if fault else times.read_through(progress), as_of_unix_nano=now_ns,
             excluded=f"the clock {fault}" if fault else "",
-            ended=progress.ended, kinds=_kinds(progress.sources), sources=sorted(s.source for s in progress.sources),
+            ended=progress.ended, kinds=_kinds(progress.sources),
+            sources=sorted(s.source for s in progress.sources if s.state == "on"),
         )  # fmt: skip
         return [
             Output(topic=topics.EVENTS.name, key=key.encode(), record=msgspec.structs.replace(record, job_key=key))
@@ -253,6 +258,24 @@ class NodeFold:
                 out.widened.add(key)
         # Where nothing of this node was read yet, its first batch brings the job along.
         return self._send(self._state.last, out) if self._state.last else []
+
+    def _annotation(self, record: Annotation, now_ns: int) -> list[Output]:
+        """A mark that a job sends by itself. What a rank sends again, or after something newer, is dropped."""
+        state = self._state
+        key = keys.job_key(keys.run_prefix(record.run, record.run_id), record.cluster, record.job_id, record.attempt)
+        job, is_new = state.here.job(key, record.job_id, record.attempt, now_ns)
+        job.widen(record.start_unix_nano)
+        marks = list(events_of(record, state.last, now_ns if state.clock_fault else None))
+        said = EventBatch(
+            run=record.run, run_id=record.run_id, cluster=record.cluster, reporter=record.reporter, job_key=key,
+            boot_id=state.last.boot_id if state.last else "", shipper_id=f"annotation/{record.rank}",
+            batch_seq=record.start_unix_nano, job_id=record.job_id, attempt=record.attempt,
+            node=record.node if record.node == record.reporter else None, events=marks,
+        )  # fmt: skip
+        outputs = [Output(topic=topics.EVENTS.name, key=key.encode(), record=said)]
+        if is_new and state.progress:
+            outputs += self._node_progress(state.progress, [key], now_ns)
+        return outputs
 
     def _place(self, batch: RawBatch, out: Pass) -> None:
         """Remember who runs where, and the line that says so."""

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.chains import SECOND_NS, Resolved, Step, step
+from pipeline.core.marks import STALLED
 from pipeline.core.order import Place, canonical, lag_ns, order
 from schemas.records import Entity, Event
 from schemas.vocabulary import EdgeOrder, StepRole
@@ -50,6 +51,9 @@ def with_companions(
         return told
     for item in _first(MAX_NOTICED, (i for i in free if id(i) not in taken and _is_noticed(i, first))):
         told.append(step(item, "symptom", root, "the same failure, as another line reports it", told))
+    if any(one.item.episode.name == STALLED for one in steps):
+        # Its line is the last sign.
+        return told
     healthy = sorted(_last_marks(items, first, told), key=lambda item: canonical(item.episode.first))[-MAX_HEALTHY:]
     return [*told, *(_earlier(item, told, root, "the last sign that the job went on") for item in healthy)]
 

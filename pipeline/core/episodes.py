@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.order import canonical
-from pipeline.core.readings import TELEMETRY, Readings, of_event
+from pipeline.core.readings import TELEMETRY, Readings
+from pipeline.core.readings import of_event as readings_of
 from schemas.records import Entity, Event
 
 DEFAULT_WINDOW_S: Final = 60
@@ -128,13 +129,8 @@ class Episodes(Struct, kw_only=True):
             event = msgspec.structs.replace(event, body=f"{event.body[:BODY_CHARACTERS]} …[cut]")
         how = coalescing.get(event.name)
         window_ns = (how.window_s if how else DEFAULT_WINDOW_S) * 1_000_000_000
-        at_ns = event.aligned_time_unix_nano if event.aligned_time_unix_nano is not None else -1
-        end_ns = max(at_ns, event.until_unix_nano or -1)
-        measured = of_event(event)
-        fresh = Episode(
-            first=event, start_ns=at_ns, end_ns=end_ns, count=event.count, event_ids=[event.event_id],
-            last=event if event.label == PROGRESS or measured is not None else None, readings=measured,
-        )  # fmt: skip
+        fresh = of_event(event)
+        at_ns = fresh.start_ns
         if is_crowd := _is_crowd(event, how):
             member = Member.of(event)
             fresh.crowd = {member.name: member}
@@ -160,6 +156,17 @@ class Episodes(Struct, kw_only=True):
     def sorted(self) -> list[Episode]:
         """All episodes in canonical order."""
         return sorted((e for group in self.by_key.values() for e in group), key=lambda e: canonical(e.first))
+
+
+def of_event(event: Event) -> Episode:
+    """The episode of one event."""
+    at_ns = event.aligned_time_unix_nano if event.aligned_time_unix_nano is not None else -1
+    measured = readings_of(event)
+    return Episode(
+        first=event, start_ns=at_ns, end_ns=max(at_ns, event.until_unix_nano or -1), count=event.count,
+        event_ids=[event.event_id], last=event if event.label == PROGRESS or measured is not None else None,
+        readings=measured,
+    )  # fmt: skip
 
 
 def _start(episode: Episode) -> int:

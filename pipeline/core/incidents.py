@@ -11,6 +11,7 @@ from pipeline.core.chains import Step
 from pipeline.core.code_path import failure_of, repeats
 from pipeline.core.derived.flight import WAITERS as FLIGHT_WAITERS
 from pipeline.core.episodes import Episode
+from pipeline.core.marks import STALLED
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, saved_of
 from pipeline.core.verdict import STALLS, WAITERS, Conclusion, has_last_words
@@ -290,7 +291,16 @@ def _stall_start(conclusion: Conclusion) -> tuple[int, int] | None:
             error = _error(event)
             if error is not None:
                 starts.append((event.aligned_time_unix_nano - int(ran_ms) * 1_000_000, error))
-    return min(starts) if starts else None
+    return min(starts) if starts else _marks_end(conclusion)
+
+
+def _marks_end(conclusion: Conclusion) -> tuple[int, int] | None:
+    """When the marks of progress stopped, where they did."""
+    for step in conclusion.steps:
+        at_ns, error = step.item.episode.start_ns, _error(step.item.episode.first)
+        if step.item.episode.name == STALLED and error is not None:
+            return at_ns, error
+    return None
 
 
 def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:

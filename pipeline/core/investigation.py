@@ -16,10 +16,11 @@ from pipeline.core.causes import RuleSet
 from pipeline.core.chains import Resolved
 from pipeline.core.contradictions import gaps_of
 from pipeline.core.derived import STANDING, is_measured, is_watched
-from pipeline.core.episodes import Episode, Episodes, bouts
+from pipeline.core.episodes import Episode, Episodes, bouts, of_event
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
+from pipeline.core.progress_marks import ProgressMarks, Reader
 from pipeline.core.recurrence import elements_of
 from pipeline.core.run_state import owner_of
 from pipeline.core.verdict import Conclusion, Reported, conclude
@@ -93,6 +94,8 @@ class InvestigationState(Struct, kw_only=True):
     facts: Facts = field(default_factory=Facts)
     reporters: dict[str, NodeSeen] = field(default_factory=dict)
     heard: dict[str, list[str]] = field(default_factory=dict)
+    marks: ProgressMarks = field(default_factory=ProgressMarks)
+    stalled: bool = False
     gaps: list[Gap] = field(default_factory=list)
     published: dict[str, Publication] = field(default_factory=dict)
     dirty: bool = False
@@ -110,6 +113,7 @@ class Investigation:
         self._version = version
         self._state = state
         self._settled_now = False
+        self._looked_ns = 0
 
     @classmethod
     def new(cls, rules: RuleSet, version: str, key: str) -> "Investigation":
@@ -160,6 +164,7 @@ class Investigation:
             state.backfilled = [*state.backfilled, *(event.event_id for event in events)][-MAX_BACKFILLED:]
         else:
             state.read[shipper] = batch.batch_seq
+        news = [not self._is_node and state.marks.take(event, batch.reporter) for event in events]
         events = [event for event in events if event.alerts]
         for event in events:
             if batch.node is None and event.node:
@@ -171,6 +176,7 @@ class Investigation:
         # Marks of progress and placement alone fail nothing: they wait for a line that may.
         telling = any(event.role != "context" or event.name in self._root_events for event in events)
         telling = telling or (bool(state.published) and not all(map(is_measured, events)))
+        telling = telling or (state.stalled and any(news))
         state.dirty = state.dirty or telling or bool(fresh_gaps)
         state.watching = state.watching or any(map(is_watched, events))
 
@@ -197,9 +203,27 @@ class Investigation:
         # Who is silent is known only by progress: without a cause, progress itself may change the verdict.
         if state.published and (widened or any(p.unknown and not p.settled for p in state.published.values())):
             state.dirty = True
+        self._look_at_marks(progress, now_ns)
         is_time = self._due(now_ns) or ((state.dirty or state.watching) and self._all_ended())
         is_time = is_time or self._may_settle(now_ns)
         return self._verdicts(now_ns) if is_time else []
+
+    def _look_at_marks(self, progress: NodeProgress, now_ns: int) -> None:
+        """Marks that stopped are known by progress alone. At most once a second: the last progress always counts."""
+        state, through_ns = self._state, self._state.reporters[progress.reporter].through_ns
+        state.marks.hear(progress.reporter, progress.sources)
+        if not state.marks.may_be_due(TIME_MAX_NS if progress.ended else through_ns):
+            return
+        if progress.ended or now_ns - self._looked_ns >= SECOND_NS:
+            self._looked_ns = now_ns
+            state.dirty = state.dirty or state.marks.has_stopped(self._mark_readers(now_ns)) != state.stalled
+
+    def _mark_readers(self, now_ns: int) -> dict[str, Reader]:
+        state, silent = self._state, set(self._silent(now_ns))
+        return {
+            name: Reader(seen.through_ns, seen.ended, name in silent or bool(seen.excluded))
+            for name, seen in state.reporters.items() if name in state.marks.carriers
+        }  # fmt: skip
 
     def _all_ended(self) -> bool:
         return bool(self._state.reporters) and all(seen.ended for seen in self._state.reporters.values())
@@ -266,11 +290,13 @@ class Investigation:
         """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
         placement = PlacementMap(state.facts, sorted(name for name, seen in state.reporters.items() if seen.is_node))
-        silent = self._silent(now_ns)
+        silent, stall = self._silent(now_ns), state.marks.stall(self._mark_readers(now_ns))
+        state.stalled = stall is not None
         reported = Reported(
             through_ns={node: TIME_MAX_NS if s.ended else s.through_ns for node, s in state.reporters.items()},
             all_ended=self._all_ended(),
             silent=silent,
+            stall=stall,
         )
         watermark = self._watermark(now_ns)
         own_nodes = self._own_nodes(placement)
@@ -296,6 +322,8 @@ class Investigation:
     def _conclusions(self, placement: PlacementMap, reported: Reported) -> Iterable[tuple[list[Episode], Conclusion]]:
         """A job attempt fails once; a node lives long, and its failures are told apart by the quiet between them."""
         episodes = self._state.episodes.sorted()
+        if reported.stall is not None:
+            episodes.append(of_event(reported.stall.event))
         for bout in bouts(episodes, BOUT_NS) if self._is_node else [episodes]:
             for conclusion in conclude(bout, placement, self._rules, reported):
                 yield bout, conclusion

@@ -18,9 +18,13 @@ from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
 from pipeline.core.derived.flight import FlightEvidence, flight_evidence
 from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.episodes import Episode
+from pipeline.core.marks import STALLED
 from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
+from pipeline.core.progress_marks import Stall
+from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped, stopped_first
 from schemas.records import Entity
+from schemas.vocabulary import QUIET_CLASSES
 
 # Evidence that a job failed, beyond doubt: without one of these, symptoms alone open no incident.
 FAILURES: Final = frozenset(
@@ -98,12 +102,13 @@ class Conclusion(Struct, frozen=True, kw_only=True):
 class Reported(Struct, frozen=True, kw_only=True):
     """How far each node was read, on the reference timeline in ns; TIME_MAX_NS where it was read to its end.
 
-    `silent`: nodes of which nothing is heard any more.
+    `silent`: nodes of which nothing is heard any more. `stall`: marks of progress that stopped.
     """
 
     through_ns: dict[str, int]
     all_ended: bool
     silent: list[str] = []
+    stall: Stall | None = None
 
 
 def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported) -> list[Conclusion]:
@@ -119,14 +124,19 @@ def _concluded(
     flight = flight_evidence(items, placement)
     items = flight.items
     silent = flight.silent or _silent_ranks(items, placement, reported)
-    stalls = [item for item in items if item.episode.name in DURING]
+    silent = silent or stopped_first(items, reported.stall, REPORTS)
+    stalled = stopped(items)
+    stalls = [item for item in items if item.episode.name in DURING] or stalled
     items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
     failures = [item for item in items if item.episode.name in FAILURES]
+    # Marks that stopped are a failure where no line tells of one; else they explain nothing and need no cause.
+    provable = [item for item in items if item.episode.name != STALLED] if failures else items
+    failures = failures or stalled
     placed = sum(entity.node is not None for entity in placement.ranks.values())
     known = placement.world_size is not None and placed >= placement.world_size
     chains = [
         chain
-        for chain in chains_of(items, rules, placed=known, nodes=placement.nodes(), blind=_blind(placement))
+        for chain in chains_of(provable, rules, placed=known, nodes=placement.nodes(), blind=_blind(placement))
         if chain.is_whole and not _lives_on(chain, items)
     ]
     roots, outsiders = _at_home(chains, _homes(items, placement), all_seen=_all_seen(items, placement))
@@ -137,6 +147,8 @@ def _concluded(
     if not failures:
         found = _each(_one_per_entity([*linked, *loose]), placement)
         return items, [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
+    if not linked and failures is stalled and any(_is_said_by_the_job(c) for c in loose):
+        return _concluded([e for e in episodes if e.name != STALLED], placement, rules, reported)
     if not linked:
         return items, [_unknown(items, failures, placement, reported, silent, flight), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
@@ -147,6 +159,11 @@ def _blind(placement: PlacementMap) -> set[str]:
     """Nodes with ranks of which no line says the GPU."""
     ranks = placement.ranks.values()
     return {rank.node for rank in ranks if rank.node and rank.pci_bus_id is None and rank.gpu_uuid is None}
+
+
+def _is_said_by_the_job(chain: Chain) -> bool:
+    """Whether a process of the job tells of its failure: that says more than marks that stopped."""
+    return chain.rule.class_ not in QUIET_CLASSES and chain.root_item.episode.first.source_kind == "application"
 
 
 def _resolved(episode: Episode, placement: PlacementMap) -> Resolved:
@@ -431,19 +448,24 @@ def _unknown(
     flight: FlightEvidence,
 ) -> Conclusion:
     """No cause found: the rank that fell silent where the evidence shows one, else nobody."""
-    first = min(failures, key=lambda item: canonical(item.episode.first))
+    stalled = stopped(items)
+    first = min([*failures, *stalled], key=lambda item: canonical(item.episode.first))
     steps = [Step(item=first, role="symptom")]
     for item in items:
         last_word = bool(item.ranks & set(silent)) and item.episode.name in LAST_WORDS
         if item is not first and (_is_of_job(item) or last_word):
             why = "the rank's own last words" if last_word else _SHOWN.get(item.episode.name, _REPEATED)
             steps.append(step(item, "symptom", 0, why, steps))
+    for item in last_marks(items, silent) if stalled else ():
+        steps.append(step(item, "context", 0, LAST_MARK, steps))
     if flight.silent:
         # Of several dumps each names its rank by itself: they are no rivals.
         return Conclusion(
             class_="unknown/silent_rank", rule=None, culprits=_stopped(items, silent, placement), confidence=0.7,
             steps=steps, silent_ranks=silent, said=flight.said, why_unknown=flight.why,
         )  # fmt: skip
+    alone = all(item.episode.name == STALLED for item in failures)
+    sentence = said_of(first, silent) if alone else flight.said
     if silent:
         said = "the rank stopped without a line"
         if has_last_words(steps, silent):
@@ -451,13 +473,13 @@ def _unknown(
         return Conclusion(
             class_="unknown/silent_rank", rule=None,
             culprits=[placement.ranks.get(rank) or Entity(rank=rank) for rank in silent],
-            confidence=0.6 if len(silent) == 1 else 0.4, steps=steps, silent_ranks=silent,
+            confidence=0.6 if len(silent) == 1 else 0.4, steps=steps, silent_ranks=silent, said=sentence,
             why_unknown=f"{said}; its stack (py-spy), the kernel log of its node or a flight-recorder dump would "
             "decide",
         )  # fmt: skip
     return Conclusion(
-        class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps, said=flight.said,
-        why_unknown=flight.why or _why_unknown(placement, reported),
+        class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
+        said=sentence, why_unknown=flight.why or _why_unknown(placement, reported, alone=alone),
     )  # fmt: skip
 
 
@@ -478,11 +500,13 @@ def has_last_words(steps: list[Step], ranks: list[int]) -> bool:
     return any(one.item.ranks & set(ranks) and one.item.episode.name in LAST_WORDS for one in steps)
 
 
-def _why_unknown(placement: PlacementMap, reported: Reported) -> str:
+def _why_unknown(placement: PlacementMap, reported: Reported, *, alone: bool) -> str:
     """What would decide it; nodes of the job that fell silent first."""
     silent = sorted(set(reported.silent) & set(placement.nodes() or reported.silent))
     named = ", ".join(silent[:8]) + (f" and {len(silent) - 8} more" if len(silent) > 8 else "")
     told = f"nothing is heard of {named} any more: look there first; else " if silent else ""
+    if alone:
+        return f"{told}{WHY_UNKNOWN}"
     return (
         f"{told}no line before the stall names a cause; kernel logs of all nodes, the log of every rank or "
         "flight-recorder dumps would decide"

@@ -75,6 +75,13 @@ def test_of_many_marks_of_progress_those_near_the_ends_and_before_a_line_that_me
     assert picked(block) == [marks["first"], marks["before"], CAUSE.encode(), marks["last"]]
 
 
+def test_the_last_mark_of_a_block_is_kept_wherever_it_stands() -> None:
+    far = b"x" * 99 + b"\n"
+    middle = far * (3 * NEAR_END_BYTES // len(far))
+    lost, last = (f"{MARK} {name}".encode() for name in ("lost", "last"))
+    assert picked(b"\n".join([middle, lost, middle, last, middle])) == [last]
+
+
 def test_a_fault_near_the_end_of_a_block_leaves_the_marks_there() -> None:
     far = b"x" * 99 + b"\n"
     marks = [f"{MARK} {name}".encode() for name in ("before", "after")]

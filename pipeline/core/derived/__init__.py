@@ -30,11 +30,11 @@ from pipeline.core.placement import PlacementMap
 from pipeline.core.readings import of_event
 from schemas.records import Event
 
-# Names and attributes that no signal gives.
+# Names and attributes that no signal gives; `train.stalled` comes from `progress_marks`.
 EVENTS: Final = frozenset(
     (
         "checkpoint.unfinished", "data.download.unfinished", "data.preprocess.unfinished", "train.end.early",
-        held.HELD, congestion.CONGESTED, *flight.EVENTS,
+        "train.stalled", held.HELD, congestion.CONGESTED, *flight.EVENTS,
         compare.VERSION_DIFFERS, compare.TRANSPORT_DIFFERS, missing.GPU_MISSING, outliers.OUTLIER, stragglers.SLOW,
         again.RECURS,
     )
