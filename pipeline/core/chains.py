@@ -233,8 +233,8 @@ class _Builder:
         """
         if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "link", "job", "rank"):
             return True
-        if self._rule.scope == "gpu" and self._rule.interruption == "slow" and subject.node in self._blind:
-            # Nobody says which GPUs the ranks of the node use. One that is slow and dies of nothing may be theirs.
+        if self._rule.scope == "gpu" and subject.node in self._blind:
+            # Nobody says which GPUs the ranks of the node use: this one may be theirs.
             return True
         if self._rule.scope == "node" and subject.node in self._nodes:
             printed = any(one.item.episode.first.source_kind == "application" for one in self._steps[:told])

@@ -182,6 +182,9 @@ def _is_crowd(event: Event, how: Coalescing | None) -> bool:
 
 def _key(event: Event, how: Coalescing | None, *, is_crowd: bool) -> str:
     variant = [event.attributes.get(name, "") for name in how.variant] if how else []
+    if event.name.endswith(_GROWING):
+        # Where each counter has a line of its own, each is counted by itself.
+        variant = [*variant, *sorted(event.attributes)]
     if is_crowd:
         return "\x1f".join(("crowd", event.name, *variant))
     subject = msgspec.structs.astuple(event.subject)

@@ -61,7 +61,12 @@ _SHOWN: Final = {
     "flight.stalled": "all entered it and none completed it",
 }
 # What happens to somebody's processes on another node is no fault of the node.
-_OWN_RISK: Final = ("software/", "resource/cgroup_oom", "storage/disk_full")
+_OWN_RISK: Final = (
+    "software/segfault", "software/illegal_memory_access", "software/illegal_instruction", "resource/cgroup_oom",
+    "storage/disk_full",
+)  # fmt: skip
+# Less than this proves a hint: it does not explain away what proves more.
+HINT: Final = 0.5
 NOBODY_NAMED: Final = "no line says which process or device it is; the log of every rank would decide"
 NO_END_NAMED: Final = (
     "it lies between two ends, and no line says which of them; the log and the kernel log of the other end would decide"
@@ -210,7 +215,7 @@ def _is_explained(chain: Chain, inside: dict[int, list[Chain]]) -> bool:
         if other is not chain and other.strength > chain.strength:
             return True
     for other in inside.get(id(root), ()):
-        if other is chain or other.root_item is root:
+        if other is chain or other.root_item is root or other.strength < HINT <= chain.strength:
             continue
         mutual = any(one.item is other.root_item for one in chain.steps)
         if not mutual or _weight(other) > _weight(chain):
@@ -378,6 +383,11 @@ def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclu
         return together
     if len(culprits) == 2:
         return msgspec.structs.replace(together, confidence=main.confidence / 2)
+    nodes = {entity.node for entity in culprits}
+    if len(nodes) == 1 and None not in nodes:
+        # Several ranks of one node at once: it is the node that they share.
+        node = Entity(node=culprits[0].node, machine_id=culprits[0].machine_id)
+        return msgspec.structs.replace(together, culprits=[node])
     why = f"{len(culprits)} ranks show the same failure and the clocks cannot say which came first"
     return msgspec.structs.replace(main, culprits=[], confidence=main.confidence / 2, why_unknown=why)
 

@@ -9,6 +9,8 @@ from pipeline.core.chains import Resolved
 from pipeline.core.derived.scene import Changes, Scene
 from schemas.records import Entity, Event
 
+# In place of the exit code of a process that the launcher killed.
+LAUNCHER_KILLED: Final = "-9 (launcher)"
 _FAILED: Final = "elastic.failed"
 _TABLE: Final = "elastic.rank_failed"
 # Exit codes of a process that ends by what it printed: an exception, an abort, a crash.
@@ -69,6 +71,18 @@ def _process(scene: Scene, item: Resolved) -> Entity:
     if known is None or (known.node in (None, subject.node) and known.pid in (None, subject.pid)):
         return msgspec.structs.replace(subject, rank=local_rank)
     return subject
+
+
+def killed_by_launcher(scene: Scene) -> Changes:
+    """A process that the launcher itself killed, because it did not stop, was not killed by somebody else."""
+    killed = {(_file(item.episode.first)[1], item.subject.pid) for item in scene.named("elastic.kill")}
+    for item in scene.named(_FAILED, _TABLE):
+        event, pid = item.episode.first, item.subject.pid
+        if pid is None or event.attributes.get("exitcode") != "-9" or (_file(event)[1], pid) not in killed:
+            continue
+        event = msgspec.structs.replace(event, attributes={**event.attributes, "exitcode": LAUNCHER_KILLED})
+        episode = msgspec.structs.replace(item.episode, first=event)
+        yield id(item), [Resolved(episode=episode, subject=_process(scene, item))]
 
 
 def _by_own_error(scene: Scene, file: tuple[str, str]) -> int:

@@ -84,6 +84,12 @@ def last_of(item: Resolved) -> Event:
     return item.episode.last or item.episode.first
 
 
+def progressed_after(scene: Scene, event: Event) -> bool:
+    """Whether the job did steps after a line: what was over then did not stop it."""
+    marks = (mark for item in scene.named("train.step", "checkpoint.saved") for mark in lasts([item]))
+    return any(order(event, mark) == "before" for mark in marks)
+
+
 def as_event(item: Resolved, event: Event, subject: Entity) -> Resolved:
     """The same episode with another line as its evidence, and another subject."""
     episode = msgspec.structs.replace(item.episode, first=event, last=None)

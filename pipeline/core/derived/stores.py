@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.chains import SECOND_NS, Resolved
-from pipeline.core.derived.scene import Changes, Scene, as_event
+from pipeline.core.derived.scene import Changes, Scene, as_event, progressed_after
 from pipeline.core.order import lag_ns, order
 from schemas.records import Event
 
@@ -40,12 +40,13 @@ def _under(task: Resolved, stack: Resolved) -> bool:
 
 
 def over(scene: Scene) -> Changes:
-    """What was over before any rank began to wait led to nothing: such items are left out."""
+    """What was over before any rank began to wait, or before the job went on, led to nothing: it is left out."""
     stalls = scene.stalls
     for item in scene.named("nfs.stall"):
         ends = [one.episode.first for one in scene.named("nfs.ok") if _same_store(item, one)]
         ends = [end for end in ends if order(item.episode.first, end) == "before"]
-        if stalls and ends and all(any(_began_after(end, stall) for end in ends) for stall in stalls):
+        waited_later = stalls and all(any(_began_after(end, stall) for end in ends) for stall in stalls)
+        if ends and (waited_later or any(progressed_after(scene, end) for end in ends)):
             yield id(item), []
 
 
