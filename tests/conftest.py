@@ -5,11 +5,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from playwright.async_api import Browser, async_playwright
 
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.kafka_jars import fetch_kafka_jars
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("rootrank", deadline=None)
+settings.load_profile("rootrank")
 
 # Never to a display, never to the outside: no updates, no sync, no background traffic.
 _CHROMIUM_FLAGS = [
