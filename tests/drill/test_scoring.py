@@ -170,7 +170,7 @@ def test_removed_files_are_named_in_the_truth_and_are_not_there(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "code", "hint"),
     [
-        ([], 2, "--out FOLDER, --score FOLDER or --list"),
+        ([], 2, "--out FOLDER, --score FOLDER, --live or --list"),
         (["--out", "x", "--chain", "C99"], 2, "no chain 'C99': use one of C1, C2"),
         (["--out", "x", "--ranks", "12"], 2, "multiple of 8 from 8 to 16384"),
         (["--out", "x", "--gpus-per-node", "3"], 2, "use 8 or 4"),
