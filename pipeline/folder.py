@@ -30,6 +30,8 @@ from schemas.zones import zone_offset_s
 SAMPLE_LINES: Final = 400
 TAIL_BYTES: Final = 32 * 1024
 _ZEROS: Final = re.compile(r"\0{8,}")
+# What no text has: characters that nobody decodes, and control characters but for tabs, ends of lines and colours.
+_ODD: Final = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]")
 _WORD: Final = re.compile(r"[\w-]+")
 
 
@@ -270,10 +272,9 @@ def _dump_look(name: str, path: Path, layout: Layout, time_ns: int) -> _Look:
 def _not_a_log(text: str, path: Path) -> str | None:
     """Why a file is not read as lines (yet), or None."""
     # Zeros stand where a writer had been before its file was cut, and where a machine died as it wrote.
-    plain = _ZEROS.sub("", text)
+    plain = _ZEROS.sub("", text) if "\0" in text else text
     head = (plain if plain.strip("\n") else text)[:4096]
-    odd = sum(character == "\ufffd" or (character < " " and character not in "\t\n\r\x1b") for character in head)
-    if odd * 5 > len(head):
+    if len(_ODD.findall(head)) * 5 > len(head):
         return "binary file; this kind is not read yet"
     if _is_json(text, path) and not (holds_records(path) or _is_of_kubernetes(head)):
         return "JSON document; this kind is not read yet"
