@@ -23,7 +23,7 @@ MAX_TOLD: Final = 8
 Value = TypeVar("Value", bound=Hashable)
 
 
-class Sight(Struct, kw_only=True):
+class Sight(Struct, kw_only=True, gc=False):
     """When a value was said, and the first line that said it."""
 
     span: Span

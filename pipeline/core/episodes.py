@@ -30,7 +30,7 @@ class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reference: str = ""
 
 
-class Member(Struct, frozen=True, kw_only=True, array_like=True):
+class Member(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Who printed a line that many print alike, and when first: as much of it as tells before from after."""
 
     node: str
@@ -69,7 +69,7 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True):
         return self.lo_unix_nano, self.hi_unix_nano, self.node, self.source, self.offset
 
 
-class Episode(Struct, kw_only=True):
+class Episode(Struct, kw_only=True, gc=False):
     """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence.
 
     `last` is kept of marks of progress: what was still going on, or was finished, shows in the last one; and of faults

@@ -30,7 +30,7 @@ Process = tuple[str, int]
 Pointer = tuple[str, int | None, str]
 
 
-class Seen(Struct, kw_only=True):
+class Seen(Struct, kw_only=True, gc=False):
     """What lines say of one rank or process. `host` is whose pids these are: the machine, or the pod on it.
 
     `sure`: the host holds. That of a file does where no line of the file names another one.
