@@ -12,6 +12,7 @@ from schemas.records import Entity, Event
 
 DEFAULT_WINDOW_S: Final = 60
 PROGRESS: Final = "context/progress"
+PLACEMENT: Final = "context/placement"
 
 
 LASTING: Final = ("cause", "intermediate")
@@ -20,7 +21,8 @@ LASTING: Final = ("cause", "intermediate")
 class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one.
 
-    `crowd`: as a symptom many ranks print it alike; they are one episode with a list of who printed it.
+    `crowd`: many ranks print it alike, as a symptom or of who runs where; they are one episode with a list of who
+    printed it.
     """
 
     event: str
@@ -162,7 +164,9 @@ def _start(episode: Episode) -> int:
 
 def _is_crowd(event: Event, how: Coalescing | None) -> bool:
     """Whether a line is one that many print alike, and says which process prints it."""
-    if how is None or not how.crowd or event.role != "symptom" or event.source_kind != "application":
+    if how is None or not how.crowd or event.source_kind != "application":
+        return False
+    if event.role != "symptom" and event.label != PLACEMENT:
         return False
     return event.subject.rank is not None or (event.subject.pid is not None and bool(event.node))
 
