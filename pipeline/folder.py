@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from pipeline.core.dating import Dating, attributes_of
 from pipeline.core.incidents import rfc3339
+from pipeline.core.line_reader import line_reader
 from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
 from pipeline.core.stamps import DAY_NS, date_of
@@ -23,6 +24,7 @@ from pipeline.layouts import KERNEL_NAMES, Layout, host_in, is_tool, layout_of, 
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
 from pipeline.objects import holds_records, is_document, object_lines
+from schemas import signals
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading, Gap
 from schemas.zones import zone_offset_s
@@ -30,7 +32,11 @@ from schemas.zones import zone_offset_s
 SAMPLE_LINES: Final = 400
 TAIL_BYTES: Final = 32 * 1024
 _ZEROS: Final = re.compile(r"\0{8,}")
+# Control characters but for tabs, ends of lines and colours: no text has them.
+_CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\x1b"))
 _WORD: Final = re.compile(r"[\w-]+")
+# The ASCII characters that are of no such word, as spaces.
+_BETWEEN: Final = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
 class SourcePlan(Struct, frozen=True, kw_only=True):
@@ -232,9 +238,10 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     nodes: Counter[str] = Counter()
     times = Sample(name=name, written_ns=path.stat().st_mtime_ns)
     kernel = kmsg = 0
+    parse = line_reader(signals.load()).parse
     for line in lines:
         kmsg += kmsg_header(line) is not None or is_kmsg_continuation(line)
-        parsed = parse_line(line)
+        parsed = parse(line)
         if parsed.node:
             nodes[parsed.node] += 1
         times.add(parsed)
@@ -242,7 +249,7 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     head = set(lines)
     for line in tail_lines(path, TAIL_BYTES) if len(lines) == SAMPLE_LINES else ():
         if line not in head:
-            times.add(parse_line(line))
+            times.add(parse(line))
     tokens = words_of(name)
     is_kernel = kernel * 3 >= len(lines) or (
         bool(tokens & KERNEL_NAMES) and layout.rank is None and layout.local_rank is None and "job" not in tokens
@@ -250,7 +257,7 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     return _Look(
         name=name, path=path, kind="kernel" if lines and is_kernel else "application",
         kmsg=bool(lines) and kmsg * 2 > len(lines), lines=len(lines), nodes=nodes, times=times, layout=layout,
-        objects=objects, said=hosts.intersection(_WORD.findall(text)),
+        objects=objects, said=hosts.intersection(_words(text)),
     )  # fmt: skip
 
 
@@ -267,12 +274,17 @@ def _dump_look(name: str, path: Path, layout: Layout, time_ns: int) -> _Look:
     )  # fmt: skip
 
 
+def _words(text: str) -> list[str]:
+    return text.translate(_BETWEEN).split() if text.isascii() else _WORD.findall(text)
+
+
 def _not_a_log(text: str, path: Path) -> str | None:
     """Why a file is not read as lines (yet), or None."""
     # Zeros stand where a writer had been before its file was cut, and where a machine died as it wrote.
-    plain = _ZEROS.sub("", text)
+    plain = _ZEROS.sub("", text) if "\0" in text else text
     head = (plain if plain.strip("\n") else text)[:4096]
-    odd = sum(character == "\ufffd" or (character < " " and character not in "\t\n\r\x1b") for character in head)
+    data = head.encode()
+    odd = head.count("\ufffd") + len(data) - len(data.translate(None, _CONTROLS))
     if odd * 5 > len(head):
         return "binary file; this kind is not read yet"
     if _is_json(text, path) and not (holds_records(path) or _is_of_kubernetes(head)):

@@ -36,7 +36,7 @@ TIME_MIN_NS: Final = 0
 TIME_MAX_NS: Final = 2**62
 
 
-class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A part of a record; has no topic of its own."""
 
 

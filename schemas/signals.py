@@ -142,7 +142,7 @@ class SignalFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signal: list[Signal]
 
 
-class Match(Struct, frozen=True):
+class Match(Struct, frozen=True, gc=False):
     """What a body means: the signal that reads it, and what its attributes make of role, label, severity and scope.
 
     With `carries` its attributes are kept for a later line that `takes`; it is an event itself only if it `keeps`.

@@ -27,7 +27,7 @@ BETWEEN: Final = " <-> "
 _MAPPED: Final = "::ffff:"
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
+class Resolved(Struct, frozen=True, kw_only=True, gc=False):
     """An episode and its subject with all identifiers that placement adds.
 
     `crowd_ranks`: of an episode of many, their ranks as far as they are known.
@@ -45,7 +45,7 @@ class Resolved(Struct, frozen=True, kw_only=True):
         return frozenset() if self.subject.rank is None else frozenset((self.subject.rank,))
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class Step(Struct, frozen=True, kw_only=True, gc=False):
     """One step of a chain and the step (index) it hangs on; the root hangs on nothing.
 
     `leads_to`: of context from before a step, that step.

@@ -23,12 +23,13 @@ MAX_TOLD: Final = 8
 Value = TypeVar("Value", bound=Hashable)
 
 
-class Sight(Struct, kw_only=True):
-    """When a value was said, and the first line that said it."""
+class Sight(Struct, kw_only=True, gc=False):
+    """When a value was said, and the first line that said it. `shared`: the span is that of the only claim."""
 
     span: Span
     first: tuple[int, str, int]
     where: str
+    shared: bool = True
 
 
 class Contradiction(Struct, frozen=True, kw_only=True):
@@ -107,8 +108,10 @@ def see(said: dict[Value, Sight], value: Value, claim: Claim) -> None:
     """Note that a claim says a value."""
     known = said.get(value)
     if known is None:
-        said[value] = Sight(span=claim.span.copy(), first=claim.first, where=claim.where)
+        said[value] = Sight(span=claim.span, first=claim.first, where=claim.where)
         return
+    if known.shared:
+        known.span, known.shared = known.span.copy(), False
     known.span.take(claim.span)
     if (claim.first, claim.where) < (known.first, known.where):
         known.first, known.where = claim.first, claim.where

@@ -63,7 +63,7 @@ class Dating(Struct, frozen=True, kw_only=True):
     def slack_ns(self, stamp: Stamp) -> tuple[int, int]:
         """How much earlier and how much later than resolved the time of a stamp may be."""
         spread_ns = 0 if stamp.has_date else self.spread_ns
-        if stamp.has_zone:
+        if stamp.has_zone or not self.other_zones_s:
             return spread_ns, spread_ns
         # What is further east is earlier.
         zones_s = (self.zone_s, *self.other_zones_s)

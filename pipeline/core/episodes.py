@@ -14,6 +14,7 @@ from schemas.records import Entity, Event
 
 DEFAULT_WINDOW_S: Final = 60
 PROGRESS: Final = "context/progress"
+PLACEMENT: Final = "context/placement"
 
 
 # Counters say something only by what was added.
@@ -24,7 +25,8 @@ LASTING: Final = ("cause", "intermediate")
 class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one.
 
-    `crowd`: as a symptom many ranks print it alike; they are one episode with a list of who printed it.
+    `crowd`: many ranks print it alike, as a symptom or of who runs where; they are one episode with a list of who
+    printed it.
     """
 
     event: str
@@ -34,7 +36,7 @@ class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reference: str = ""
 
 
-class Member(Struct, frozen=True, kw_only=True, array_like=True):
+class Member(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Who printed a line that many print alike, and when first: as much of it as tells before from after."""
 
     node: str
@@ -73,7 +75,7 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True):
         return self.lo_unix_nano, self.hi_unix_nano, self.node, self.source, self.offset
 
 
-class Episode(Struct, kw_only=True):
+class Episode(Struct, kw_only=True, gc=False):
     """Events of one name, variant and entity without a longer silence than the window. `first` is the evidence.
 
     `last` is kept of marks of progress and of what is measured: what was still going on, or was finished, shows in the
@@ -175,7 +177,9 @@ def _start(episode: Episode) -> int:
 
 def _is_crowd(event: Event, how: Coalescing | None) -> bool:
     """Whether a line is one that many print alike, and says which process prints it."""
-    if how is None or not how.crowd or event.role != "symptom" or event.source_kind != "application":
+    if how is None or not how.crowd or event.source_kind != "application":
+        return False
+    if event.role != "symptom" and event.label != PLACEMENT:
         return False
     return event.subject.rank is not None or (event.subject.pid is not None and bool(event.node))
 

@@ -46,7 +46,7 @@ VARIABLES: Final = frozenset(
 )  # fmt: skip
 
 
-class Place(Struct, frozen=True, kw_only=True, array_like=True):
+class Place(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What one line says of one process or one GPU. `host` is as printed; `cuda_dev` counts what the process sees;
     `task` is srun's label with its source.
     """
@@ -64,7 +64,7 @@ class Place(Struct, frozen=True, kw_only=True, array_like=True):
     task: str | None = None
 
 
-class Seat(Struct, frozen=True, kw_only=True, array_like=True):
+class Seat(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """The rank that a process has in one communicator or process group.
 
     `kind`: `comm` where NCCL numbers all processes that call it, `split` for a part of another communicator, `pg` for a
@@ -81,7 +81,7 @@ class Seat(Struct, frozen=True, kw_only=True, array_like=True):
     color: str = ""
 
 
-class Span(Struct, kw_only=True, array_like=True):
+class Span(Struct, kw_only=True, array_like=True, gc=False):
     """When lines that say one thing were written: bounds of the reference time, and from where to where in each source.
 
     `since_ns` is the earliest of their times and `until_ns` the latest; both unknown where a line has none.
@@ -106,7 +106,7 @@ class Span(Struct, kw_only=True, array_like=True):
         return msgspec.structs.replace(self, lines=dict(self.lines))
 
 
-class Claim(Struct, kw_only=True, array_like=True):
+class Claim(Struct, kw_only=True, array_like=True, gc=False):
     """One thing that lines say, when, and the first line that says it."""
 
     place: Place
@@ -124,7 +124,7 @@ class Claim(Struct, kw_only=True, array_like=True):
             self.first, self.where = other.first, other.where
 
 
-class Variable(Struct, frozen=True, kw_only=True):
+class Variable(Struct, frozen=True, kw_only=True, gc=False):
     """One line of an environment dump."""
 
     writer: str
@@ -134,7 +134,7 @@ class Variable(Struct, frozen=True, kw_only=True):
     claim: Claim
 
 
-class Mark(Struct, frozen=True, kw_only=True):
+class Mark(Struct, frozen=True, kw_only=True, gc=False):
     """A line that ends the life of processes."""
 
     source: str

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.contradictions import Contradiction, Lives, Sight, contradiction, see
-from pipeline.core.facts import Claim
+from pipeline.core.facts import Claim, Place
 from schemas.records import Entity
 
 # An index may change at a reboot, and inside a container it counts what the container sees.
@@ -17,18 +17,27 @@ _WORDS: Final = {"pci_bus_id": "address", "gpu_uuid": "UUID", "serial": "serial 
 _Link = tuple[str, str, object, str]
 
 
+def _names(place: Place) -> tuple[str | int | None, ...]:
+    return place.pci_bus_id, place.gpu_uuid, place.serial, place.gpu_index
+
+
+def tells_a_gpu(place: Place) -> bool:
+    """Whether a line gives two names of one GPU."""
+    return _names(place).count(None) < len(_KINDS) - 1
+
+
 class GpuTable:
     """Looks up what is known of a GPU by any of its names."""
 
     def __init__(self, claims: Iterable[tuple[str, Claim]], lives: Lives) -> None:
-        """`claims`: each with the machine it is about."""
+        """`claims`: each that tells a GPU, with the machine it is about."""
         self.contradictions: list[Contradiction] = []
         links: dict[_Link, dict[object, Sight]] = {}
         for machine, claim in claims:
-            place = claim.place
-            said = (place.pci_bus_id, place.gpu_uuid, place.serial, place.gpu_index)
-            values = [(kind, value) for kind, value in zip(_KINDS, said, strict=True) if value is not None]
-            for kind, value in values if len(values) > 1 else ():
+            values = [
+                (kind, value) for kind, value in zip(_KINDS, _names(claim.place), strict=True) if value is not None
+            ]
+            for kind, value in values:
                 for other, also in values:
                     if other != kind:
                         see(links.setdefault((machine, kind, value, other), {}), also, claim)

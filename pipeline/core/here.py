@@ -72,7 +72,7 @@ def lasts(event: Event) -> bool:
     return event.label in _UNTIL_RESET and event.severity in ("critical", "fatal")
 
 
-class Recent(Struct, kw_only=True):
+class Recent(Struct, kw_only=True, gc=False):
     """An event of the node itself, when it arrived (broker time), and the keys it was sent to."""
 
     event: Event

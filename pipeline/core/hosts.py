@@ -5,6 +5,7 @@ A pod is not its node; it runs there, and has pids of its own.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 MAX_HOSTS: Final = 16_384
@@ -28,6 +29,7 @@ def short(name: str) -> str:
     return name if is_address(name) else name.split(".")[0]
 
 
+@lru_cache(maxsize=4_096)
 def may_be_one(a: str, b: str) -> bool:
     """Whether two names are one, or one is the other without its domain."""
     return a == b or (short(a) == short(b) and ("." not in a or "." not in b))

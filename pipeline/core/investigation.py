@@ -81,7 +81,10 @@ class Publication(Struct, kw_only=True):
 
 
 class InvestigationState(Struct, kw_only=True):
-    """The whole state of one investigation; goes into a snapshot as it is."""
+    """The whole state of one investigation; goes into a snapshot as it is.
+
+    `computed_ns`: broker time when verdicts were worked out last; below 0 where they never were.
+    """
 
     key: str
     cluster: str = ""
@@ -100,7 +103,7 @@ class InvestigationState(Struct, kw_only=True):
     published: dict[str, Publication] = field(default_factory=dict)
     dirty: bool = False
     watching: bool = False
-    computed_ns: int = 0
+    computed_ns: int = -1
     seq: int = 0
 
 
@@ -114,6 +117,8 @@ class Investigation:
         self._state = state
         self._settled_now = False
         self._looked_ns = 0
+        self._backfilled = set(state.backfilled)
+        self._holder = ""
 
     @classmethod
     def new(cls, rules: RuleSet, version: str, key: str) -> "Investigation":
@@ -158,10 +163,9 @@ class Investigation:
         shipper = f"{batch.reporter}/{batch.shipper_id}"
         if not batch.backfill and batch.batch_seq <= state.read.get(shipper, 0):
             return
-        known = set(state.backfilled)
-        events = [event for event in batch.events if event.event_id not in known]
+        events = [event for event in batch.events if event.event_id not in self._backfilled]
         if batch.backfill:
-            state.backfilled = [*state.backfilled, *(event.event_id for event in events)][-MAX_BACKFILLED:]
+            self._remember(event.event_id for event in events)
         else:
             state.read[shipper] = batch.batch_seq
         news = [not self._is_node and state.marks.take(event, batch.reporter) for event in events]
@@ -179,6 +183,13 @@ class Investigation:
         telling = telling or (state.stalled and any(news))
         state.dirty = state.dirty or telling or bool(fresh_gaps)
         state.watching = state.watching or any(map(is_watched, events))
+
+    def _remember(self, backfilled: Iterable[str]) -> None:
+        """Note ids of events that came late."""
+        known = self._state.backfilled
+        known += backfilled
+        del known[:-MAX_BACKFILLED]
+        self._backfilled = set(known)
 
     def _hear(self, event: Event) -> None:
         """Remember that a node's lines come in a log of many nodes."""
@@ -234,7 +245,7 @@ class Investigation:
         watch_ns = WATCH_AGAIN_NS if state.published else WATCH_NS
         if state.watching and now_ns - state.computed_ns >= watch_ns + pause_ns:
             return True
-        return state.dirty and (not state.published or now_ns - state.computed_ns >= pause_ns)
+        return state.dirty and (state.computed_ns < 0 or now_ns - state.computed_ns >= pause_ns)
 
     # --- watermark ------------------------------------------------------------------------------------------------
 
@@ -244,16 +255,31 @@ class Investigation:
 
     def _watermark(self, now_ns: int) -> int:
         """Reference time up to which every node that still speaks has been read. Moves by progress, not by silence."""
-        silent = self._silent(now_ns)
-        reporters = self._state.reporters
-        still_open = [s for n, s in reporters.items() if n not in silent and not s.ended and not s.excluded]
-        if not still_open:
-            return TIME_MAX_NS if any(s.ended for s in reporters.values()) else 0
-        return min(s.through_ns for s in still_open)
+        reporters = self._state.reporters.values()
+        still_open = [seen.through_ns for seen in reporters if self._is_open(seen, now_ns)]
+        return min(still_open, default=TIME_MAX_NS if any(seen.ended for seen in reporters) else 0)
+
+    @staticmethod
+    def _is_open(seen: NodeSeen, now_ns: int) -> bool:
+        """Whether the watermark waits for a reporter."""
+        return not seen.ended and not seen.excluded and now_ns - seen.said_ns <= SILENT_NS
 
     def _may_settle(self, now_ns: int) -> bool:
         open_ones = [p.last_ns for p in self._state.published.values() if not p.settled and not p.withdrawn]
-        return bool(open_ones) and self._watermark(now_ns) >= min(open_ones) + SETTLE_NS
+        if not open_ones:
+            return False
+        wanted_ns = min(open_ones) + SETTLE_NS
+        return not self._is_held(wanted_ns, now_ns) and self._watermark(now_ns) >= wanted_ns
+
+    def _is_held(self, wanted_ns: int, now_ns: int) -> bool:
+        """Whether the watermark waits for somebody. Who held it last is asked first: thousands report every second."""
+        reporters = self._state.reporters
+        for name in (self._holder, *reporters):
+            seen = reporters.get(name)
+            if seen is not None and seen.through_ns < wanted_ns and self._is_open(seen, now_ns):
+                self._holder = name
+                return True
+        return False
 
     # --- verdicts -------------------------------------------------------------------------------------------------
 
@@ -289,7 +315,8 @@ class Investigation:
     def _conclude(self, now_ns: int) -> list[tuple[Verdict, int]]:
         """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
-        placement = PlacementMap(state.facts, sorted(name for name, seen in state.reporters.items() if seen.is_node))
+        preferred = sorted(name for name, seen in state.reporters.items() if seen.is_node)
+        placement = PlacementMap(state.facts, preferred)
         silent, stall = self._silent(now_ns), state.marks.stall(self._mark_readers(now_ns))
         state.stalled = stall is not None
         reported = Reported(
@@ -298,20 +325,24 @@ class Investigation:
             silent=silent,
             stall=stall,
         )
-        watermark = self._watermark(now_ns)
+        found = list(self._conclusions(placement, reported))
+        if not found:
+            return []
+        watermark, nodes = self._watermark(now_ns), self._nodes(placement)
+        frame = Frame(
+            version=self._version, rules=self._rules, run=state.run, run_id=state.run_id, cluster=state.cluster,
+            job=self._job(placement), nodes=nodes, verdict="provisional",
+            episodes=[], known_ranks=sorted(placement.ranks), world_size=placement.world_size,
+            coverage=self._coverage(placement, silent, nodes),
+            gaps=[*state.gaps, *self._left_out(silent), *_doubts(placement)],
+        )  # fmt: skip
         own_nodes = self._own_nodes(placement)
         verdicts = []
         named: Counter[str] = Counter()
-        for episodes, conclusion in self._conclusions(placement, reported):
+        for episodes, conclusion in found:
             last_ns = max(step.item.episode.end_ns for step in conclusion.steps)
             settled: VerdictState = "settled" if watermark >= last_ns + SETTLE_NS else "provisional"
-            frame = Frame(
-                version=self._version, rules=self._rules, run=state.run, run_id=state.run_id, cluster=state.cluster,
-                job=self._job(placement), nodes=self._nodes(placement), verdict=settled,
-                episodes=episodes, known_ranks=sorted(placement.ranks), world_size=placement.world_size,
-                coverage=self._coverage(placement, silent),
-                gaps=[*state.gaps, *self._left_out(silent), *_doubts(placement)],
-            )  # fmt: skip
+            frame = msgspec.structs.replace(frame, verdict=settled, episodes=episodes)
             suffix = self._suffix(conclusion)
             named[suffix] += 1
             # The same line at the same place of a rotated file: the second of its name.
@@ -352,9 +383,8 @@ class Investigation:
         owner = owner_of(self._state.facts.variables.values())
         return msgspec.structs.replace(job, world_size=placement.world_size, owner=owner) if job else None
 
-    def _coverage(self, placement: PlacementMap, silent: list[str]) -> dict[str, Coverage]:
-        """Per source kind: of all nodes of the job, how many are watched and which said nothing."""
-        expected = self._nodes(placement)
+    def _coverage(self, placement: PlacementMap, silent: list[str], expected: list[str]) -> dict[str, Coverage]:
+        """Per source kind: of all (expected) nodes of the job, how many are watched and which said nothing."""
         reporters = self._state.reporters
         kinds = {kind for seen in reporters.values() if seen.is_node for kind in seen.kinds} | {"kernel", "application"}
         watched = self._watched(placement, silent)

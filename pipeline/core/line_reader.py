@@ -51,9 +51,19 @@ class LineReader:
 
     def read(self, text: str) -> tuple[ParsedLine, Match | None]:
         """What the prefixes of a line say, and what its body means."""
-        if len(text) > MAX_CHARACTERS or _OCTAL in text or _COUNT in text:
-            parsed = parse_line(text)
+        parsed, candidates = self._taken_apart(text)
+        if candidates is None:
             return parsed, self._signals.match(parsed.body)
+        return parsed, self._signals.match_among(candidates, parsed.body)
+
+    def parse(self, text: str) -> ParsedLine:
+        """What the prefixes of a line say."""
+        return self._taken_apart(text)[0]
+
+    def _taken_apart(self, text: str) -> tuple[ParsedLine, Candidates | None]:
+        """A line without its prefixes, and the signals that can match it; None where its shape is not known yet."""
+        if len(text) > MAX_CHARACTERS or _OCTAL in text or _COUNT in text:
+            return parse_line(text), None
         try:
             data = text.encode()
         except UnicodeEncodeError:
@@ -65,13 +75,13 @@ class LineReader:
             if found is not None and _variant(text, data, found.end()) in plan.variants:
                 fields: dict[str, Any] = {}
                 if plan.takers.take(found.groups(), fields):
-                    fields["body"] = body = text[found.end() :]
+                    fields["body"] = text[found.end() :]
                     fields["wrappers"] = plan.wrappers
-                    return ParsedLine(**fields), self._signals.match_among(plan.candidates, body)
+                    return ParsedLine(**fields), plan.candidates
         parsed, by_shape = take_apart(text)
         if by_shape:
             self._learn(shape, data, text, parsed)
-        return parsed, self._signals.match(parsed.body)
+        return parsed, None
 
     def _learn(self, shape: bytes, data: bytes, text: str, parsed: ParsedLine) -> None:
         if shape not in self._plans:

@@ -10,14 +10,17 @@ from msgspec import Struct
 from pipeline.core.contradictions import Contradiction, Lives, Sight, Value, contradiction, see
 from pipeline.core.environment import Dump, dumps_of, sizes_of
 from pipeline.core.facts import DERIVED, JOINED, SOURCE, STATED, Claim, Facts, Place, Seat, Span, number
-from pipeline.core.gpus import GpuTable
+from pipeline.core.gpus import GpuTable, tells_a_gpu
 from pipeline.core.hosts import HostNames
 from schemas.records import Entity
 
-# What one rank cannot have two of at one time on one machine, and what falls with it.
+# What one rank cannot have two of at one time on one machine, how it is read, and what falls with it.
 _ONE: Final = {
-    "pci_bus_id": ("pci_bus_id", "gpu_uuid", "serial", "gpu_index"), "gpu_uuid": ("gpu_uuid", "serial"),
-    "gpu_index": ("gpu_index",), "local_rank": ("local_rank",), "pid": ("pid",),
+    name: (attrgetter(f"entity.{name}"), falls)
+    for name, falls in (
+        ("pci_bus_id", ("pci_bus_id", "gpu_uuid", "serial", "gpu_index")), ("gpu_uuid", ("gpu_uuid", "serial")),
+        ("gpu_index", ("gpu_index",)), ("local_rank", ("local_rank",)), ("pid", ("pid",)),
+    )
 }  # fmt: skip
 _WORDS: Final = {
     "pci_bus_id": "the GPU", "gpu_uuid": "the GPU", "gpu_index": "the GPU number", "local_rank": "the local rank",
@@ -30,7 +33,7 @@ Process = tuple[str, int]
 Pointer = tuple[str, int | None, str]
 
 
-class Seen(Struct, kw_only=True):
+class Seen(Struct, kw_only=True, gc=False):
     """What lines say of one rank or process. `host` is whose pids these are: the machine, or the pod on it.
 
     `sure`: the host holds. That of a file does where no line of the file names another one.
@@ -100,7 +103,8 @@ class _Join:
         self._names = _names(facts, claims, self._dumps, preferred)
         self._ids, parts = self._pointers(facts, claims)
         # A line about a part of a communicator need not say that it is one.
-        claims = [claim for claim in claims if self._pointer(claim) not in parts]
+        if parts:
+            claims = [claim for claim in claims if self._pointer(claim) not in parts]
         self._tasks = self._task_hosts(claims)
         self._world, self._world_at = self._size(facts, claims)
         claims += [claim for dump in self._dumps for claim in dump.claims(self._world)]
@@ -265,7 +269,7 @@ class _Join:
 
     def _gpu_claims(self) -> Iterable[tuple[str, Claim]]:
         for claim in [*self._claims, *self._uses]:
-            if claim.place.host is None:
+            if claim.place.host is None or not tells_a_gpu(claim.place):
                 continue
             host = self._names.host(claim.place.host)
             if claim.trust != SOURCE or self._is_only_host(host, claim.span):
@@ -273,7 +277,11 @@ class _Join:
 
     def _is_only_host(self, host: str | None, span: Span) -> bool:
         """Whether no line of the files names another host."""
-        return all(self._hosts_in.get(source, set()) <= {host} for source in span.lines)
+        for source in span.lines:
+            hosts = self._hosts_in.get(source)
+            if hosts is not None and (len(hosts) > 1 or host not in hosts):
+                return False
+        return True
 
     # --- joining --------------------------------------------------------------------------------------------------
 
@@ -286,9 +294,9 @@ class _Join:
             for seen in seens:
                 if seen.host is None or not seen.sure:
                     continue
-                if seen.process is not None:
-                    by_pid.setdefault(seen.process, set()).add(rank)
-                    pids.setdefault((rank, seen.host), set()).add(seen.process[1])
+                if seen.entity.pid is not None:
+                    by_pid.setdefault((seen.host, seen.entity.pid), set()).add(rank)
+                    pids.setdefault((rank, seen.host), set()).add(seen.entity.pid)
                 if seen.entity.local_rank is not None:
                     by_local.setdefault((seen.host, seen.entity.local_rank), set()).add(rank)
         hosts = {seen.host for seens in self._ranks.values() for seen in seens if seen.host is not None}
@@ -337,7 +345,8 @@ class _Join:
         for claim in self._uses:
             if claim.place.host is not None and claim.place.pid is not None:
                 of.setdefault((self._names.host(claim.place.host), claim.place.pid), []).append(claim)
-        ranks = {s.process: rank for rank, seens in self._ranks.items() for s in seens if s.process is not None}
+        seens_of = self._ranks.items() if of else ()
+        ranks = {s.process: rank for rank, seens in seens_of for s in seens if s.process is not None}
         for process, claims in of.items():
             if len({claim.place.pci_bus_id or claim.place.gpu_uuid for claim in claims}) > 1:
                 continue
@@ -380,8 +389,10 @@ class _Join:
         for rank, seens in self._ranks.items():
             seats: dict[str, dict[Process, Sight]] = {}
             for seen in seens:
-                if seen.seat is not None and seen.seat.kind == "comm" and seen.seat.id and seen.process is not None:
-                    see(seats.setdefault(seen.seat.id, {}), seen.process, seen.claim())
+                if seen.seat is None or seen.seat.kind != "comm" or not seen.seat.id:
+                    continue
+                if (process := seen.process) is not None:
+                    see(seats.setdefault(seen.seat.id, {}), process, seen.claim())
             for name, said in seats.items():
                 if len(said) > 1:
                     a, b = sorted(said, key=lambda process: (said[process].first, process))[:2]
@@ -424,8 +435,8 @@ class _Join:
             nodes = sorted({seen.entity.node or "" for seen in seens} - {""})
             for node in nodes or [""]:
                 here = [s for s in seens if s.entity.node == node or (s.entity.node is None and len(nodes) <= 1)]
-                for name, falls in _ONE.items():
-                    said = _said(here, attrgetter(f"entity.{name}"))
+                for name, (value_of, falls) in _ONE.items():
+                    said = _said(here, value_of)
                     bad = self._clashing(said)
                     if not bad:
                         continue
@@ -456,11 +467,12 @@ class _Join:
 
 def _said(seens: list[Seen], value_of: Callable[[Seen], Any]) -> dict[Any, Sight]:
     """When each value was said; empty where there is but one, so that nothing can disagree."""
-    strong = [(value, seen) for seen in seens if seen.trust < SOURCE and (value := value_of(seen)) is not None]
     said: dict[Any, Sight] = {}
-    if len({value for value, _ in strong}) > 1:
-        for value, seen in strong:
-            see(said, value, seen.claim())
+    strong = [seen for seen in seens if seen.trust < SOURCE]
+    if len({value_of(seen) for seen in strong} - {None}) > 1:
+        for seen in strong:
+            if (value := value_of(seen)) is not None:
+                see(said, value, seen.claim())
     return said
 
 

@@ -36,7 +36,7 @@ _HARDWARE_CLOCK: Final = "setting system clock to "
 _CANCELLED: Final = " CANCELLED AT "
 
 
-class Pair(Struct, frozen=True):
+class Pair(Struct, frozen=True, gc=False):
     """The kernel's stamp (ns since boot) and a stamp of the wall clock, of one moment."""
 
     boot_ns: int

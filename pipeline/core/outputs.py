@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class Output(Struct, frozen=True, kw_only=True, gc=False):
     """A record to be sent to a topic under a key."""
 
     topic: str

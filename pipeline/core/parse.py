@@ -23,7 +23,7 @@ _SYSLOG: Final = frozenset(("syslog", "syslog_host", "syslog_5424", "syslog_prio
 _OCTAL: Final = (("#012", "\n"), ("#011", "\t"), ("#033", "\x1b"), ("#015", "\r"), ("#000", ""))
 
 
-class ParsedLine(Struct, frozen=True, kw_only=True):
+class ParsedLine(Struct, frozen=True, kw_only=True, gc=False):
     """A line without its prefixes. Fields are None where no prefix said so; nothing is guessed.
 
     `other` is the stamp that says less, of two. `boot_ns` counts from the boot of the node (kernel stamps). `pid` is in

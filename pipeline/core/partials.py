@@ -46,7 +46,7 @@ class Partial(Struct, kw_only=True):
         return f"{self.head} … {self.tail}" if self.cut else self.head + self.tail
 
 
-class Joined(Struct, frozen=True):
+class Joined(Struct, frozen=True, gc=False):
     """A line to read: as it was, or put together from its parts."""
 
     line: RawLine

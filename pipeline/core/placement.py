@@ -20,6 +20,7 @@ __all__ = ["Facts", "Known", "PlacementMap", "Told"]
 
 _FIELDS: Final = ("node", "machine_id", "gpu_uuid", "serial", "pci_bus_id", "gpu_index", "local_rank", "pid")
 _NOBODY: Final = Printer()
+_SEVERAL: Final = -1
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -53,11 +54,12 @@ class PlacementMap:
         self.contradictions = joined.contradictions
         self._facts = facts
         self.dropped = facts.dropped
-        self._by: dict[tuple[str, str, object], set[int]] = {}
+        self._by: dict[tuple[str, str, object], int] = {}
         self._processes: dict[Process, list[Seen]] = {}
         self._index(joined.loose)
+        self._always = {rank: _agreed(rank, seens) for rank, seens in self._seen.items()}
         # Where each rank is known to have run last.
-        self.ranks = {rank: self._at(rank, None)[0] for rank in self._seen}
+        self.ranks = {rank: self._always[rank] or self._at(rank, None)[0] for rank in self._seen}
         self._local = self._counted_local_ranks()
         self._devices = {} if joined.device_lists else self._device_local_ranks()
         self.ranks = {rank: self._completed(entity, None)[0] for rank, entity in self.ranks.items()}
@@ -71,17 +73,22 @@ class PlacementMap:
                     self._note(seen.entity.node, name, getattr(seen.entity, name), rank)
                 for name in ("pid", "local_rank"):
                     self._note(seen.host or "", name, getattr(seen.entity, name), rank)
-                if seen.process is not None:
-                    self._processes.setdefault(seen.process, []).append(seen)
+                if (process := seen.process) is not None:
+                    self._processes.setdefault(process, []).append(seen)
                     if seen.cuda_dev is not None:
-                        self._note(seen.host or "", "device", (seen.process[1], seen.cuda_dev), rank)
+                        self._note(process[0], "device", (process[1], seen.cuda_dev), rank)
         for seen in loose:
-            if seen.process is not None:
-                self._processes.setdefault(seen.process, []).append(seen)
+            if (process := seen.process) is not None:
+                self._processes.setdefault(process, []).append(seen)
 
     def _note(self, place: str, name: str, value: object, rank: int) -> None:
-        if value is not None:
-            self._by.setdefault((place, name, value), set()).add(rank)
+        if value is not None and self._by.setdefault((place, name, value), rank) != rank:
+            self._by[place, name, value] = _SEVERAL
+
+    def _only(self, place: str | None, name: str, value: object) -> int | None:
+        """The only rank that something is of; None where there is none or several."""
+        rank = self._by.get((place or "", name, value), _SEVERAL) if place is not None else _SEVERAL
+        return None if rank == _SEVERAL else rank
 
     def groups(self) -> list[Group]:
         """The communicators and process groups that lines name, with their members."""
@@ -91,12 +98,11 @@ class PlacementMap:
     def _sitting(self, claim: Claim, seat: Seat) -> Sitting:
         place = claim.place
         host = None if place.host is None else self._names.host(place.host)
-        ranks = set() if place.rank is None else {place.rank}
-        if not ranks and host is not None and place.pid is not None:
+        rank = place.rank
+        if rank is None and place.pid is not None:
             device = None if place.cuda_dev is None else (place.pid, place.cuda_dev)
-            ranks = self._by.get((host, "pid", place.pid), set())
-            ranks = ranks if len(ranks) == 1 else self._by.get((host, "device", device), set())
-        rank = next(iter(ranks)) if len(ranks) == 1 else None
+            rank = self._only(host, "pid", place.pid)
+            rank = self._only(host, "device", device) if rank is None else rank
         return Sitting(seat=seat, host=host, pid=place.pid, rank=rank, claim=claim)
 
     def nodes(self) -> list[str]:
@@ -118,7 +124,9 @@ class PlacementMap:
         if rank is None:
             rank = self._rank_of(self._gpus.known(entity, at_ns)[0], host, printer.cuda_dev)
         if rank in self._seen:
-            known, _ = self._at(rank, at_ns, entity)
+            known = self._always[rank]
+            if known is None or _elsewhere(entity, known):
+                known, _ = self._at(rank, at_ns, entity)
             if not _elsewhere(entity, known):
                 entity = _filled(entity, known)
         return self._completed(entity, at_ns, host)[0]
@@ -237,11 +245,8 @@ class PlacementMap:
             (entity.node, "gpu_uuid", entity.gpu_uuid), (entity.node, "pci_bus_id", entity.pci_bus_id),
             (host, "pid", entity.pid), (host, "device", device), (host, "local_rank", entity.local_rank),
         )  # fmt: skip
-        for key in keys:
-            ranks = self._by.get(key, set())
-            if len(ranks) == 1:
-                return next(iter(ranks))
-        return None
+        found = (self._only(*key) for key in keys)
+        return next((rank for rank in found if rank is not None), None)
 
     def _completed(
         self, entity: Entity, at_ns: int | None, host: str | None = None
@@ -330,6 +335,18 @@ def _only_device(seens: list[Seen]) -> dict[str, Told]:
     if len({seen.cuda_dev for seen in found}) != 1 or found[0].cuda_dev is None:
         return {}
     return {"cuda_dev": Told(value=found[0].cuda_dev, how=HOW[found[0].trust], where=found[0].where)}
+
+
+def _agreed(rank: int, seens: list[Seen]) -> Entity | None:
+    """A rank of which all lines say the same, at whatever time; None where two of them differ."""
+    values: dict[str, str | int] = {}
+    for seen in seens:
+        entity = seen.entity
+        for name in _FIELDS:
+            value = getattr(entity, name)
+            if value is not None and values.setdefault(name, value) != value:
+                return None
+    return Entity(rank=rank, **values)  # type: ignore[arg-type]
 
 
 def _add(entity: Entity, by: dict[str, Seen], seen: Seen) -> Entity:

@@ -9,10 +9,10 @@ from pipeline.core import keys, times
 from pipeline.core.dating import NOTHING_SAID, Dating, ZoneWatch, iso_stamp, told
 from pipeline.core.episodes import LASTING, PROGRESS
 from pipeline.core.here import Here, Recent
-from pipeline.core.hosts import may_be_one
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
 from pipeline.core.readings import TELEMETRY
+from pipeline.core.speakers import Speakers
 from pipeline.core.stamps import Stamp
 from pipeline.core.statements import Pending, Statement, Statements
 from pipeline.core.times import SECOND_NS, When
@@ -52,6 +52,17 @@ class Pass(Struct, kw_only=True):
     spans: list[tuple[str, str, PlacementSpan]] = field(default_factory=list)
     placed: bool = False
     closed: list[str] = field(default_factory=list)
+
+
+class Fold(Struct, kw_only=True, gc=False):
+    """Lines that say the same in one second: where their event is, how many came after it, and when the last one did.
+
+    `until_ns` is reference time.
+    """
+
+    place: int
+    count: int = 0
+    until_ns: int = 0
 
 
 class Stated(Struct, frozen=True, kw_only=True):
@@ -111,7 +122,8 @@ class SourceReader:
         if memory.seen_ns == 0:
             memory.seen_ns = out.now_ns
             out.gaps.extend(Gap(source=source, node=batch.reporter, reason=f"attribute {text}") for text in wrong)
-        self._folded: dict[tuple[str, str, int | None, Entity, Printer, int | None], int] = {}
+        self._speakers = Speakers(batch, self.node, self._said.rank)
+        self._folded: dict[tuple[str, str, int | None, Entity, Printer, int | None], Fold] = {}
         self._last_of: dict[int, int] = {}
         self._near: dict[str, int] = {}
         self._events: list[tuple[str | None, Event]] = []
@@ -222,8 +234,9 @@ class SourceReader:
         if not stamp.has_date and last_ns is not None:
             return last_ns
         # A stamp with a year may be a part of the text; those that leave it out go by their own kind.
-        known = (self._memory.dated_ns, first_ns, last_ns)
-        return next((each for each in known if each is not None), None)
+        if self._memory.dated_ns is not None:
+            return self._memory.dated_ns
+        return last_ns if first_ns is None else first_ns
 
     def _believe_zone(self) -> None:
         """The zone by which lines were read when they were written stands in for one that nobody states."""
@@ -280,30 +293,30 @@ class SourceReader:
             return
         when = own or self._said_at(line, parsed, match)
         when = when or times.unstamped(line, self._memory.since, self._clock_node(parsed), self._batch)
-        event = self._build(statement, when)
         if match.event == "nccl.init":
-            self._bind_by_communicator(event)
+            self._bind_by_communicator(match)
         elif match.event == "nccl.end":
-            self._note_end(event)
-        self._place(event, match)
-        self._was_here(event)
+            self._note_end(match, when)
+        self._was_here(match, when)
+        subject, printer = self._speakers.of(parsed, match.subject)
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
         # Lines that say who runs where are each a fact of their own place in the file.
         tells = match.placement or match.event == "env.variable"
-        where = event.offset if tells else None
-        said = "" if match.one_per_second else event.body
-        fold = (event.name, said, second, event.subject, event.printer, where)
-        if fold in self._folded:
-            place = self._folded[fold]
-            if event.label == PROGRESS or (match.one_per_second and event.role in LASTING):
-                self._fold_last(place, event)
-                return
-            key, first = self._events[place]
-            until_ns = max(first.until_unix_nano or 0, when.aligned_ns or 0) or None
-            folded = msgspec.structs.replace(first, count=first.count + event.count, until_unix_nano=until_ns)
-            self._events[place] = (key, folded)
+        said = "" if match.one_per_second else parsed.body[:BODY_CHARACTERS]
+        name = (match.event, said, second, subject, printer, line.offset if tells else None)
+        fold = self._folded.get(name)
+        keeps_last = match.label == PROGRESS or (match.one_per_second and match.role in LASTING)
+        if fold is None:
+            self._folded[name] = Fold(place=len(self._events))
+        elif not keeps_last:
+            fold.count += parsed.count or 1
+            fold.until_ns = max(fold.until_ns, when.aligned_ns or 0)
             return
-        self._folded[fold] = len(self._events)
+        event = self._build(statement, when)
+        if fold is not None:
+            self._fold_last(fold.place, event)
+            return
+        self._place(event, match)
         self._events.append((self._memory.job, event))
 
     def _fold_last(self, place: int, event: Event) -> None:
@@ -315,6 +328,16 @@ class SourceReader:
             self._events.append((key, event))
             return
         self._events[last] = (key, msgspec.structs.replace(event, count=self._events[last][1].count + event.count))
+
+    def _count(self) -> None:
+        """Note in each event how many lines it stands for."""
+        for fold in self._folded.values():
+            if fold.count:
+                key, first = self._events[fold.place]
+                folded = msgspec.structs.replace(
+                    first, count=first.count + fold.count, until_unix_nano=fold.until_ns or None
+                )
+                self._events[fold.place] = (key, folded)
 
     def _near_miss(self, line: RawLine, parsed: ParsedLine, own: When | None) -> None:
         """Count a line with a hint that no pattern fits: for people (`sql/queries/near_misses.sql`), for no verdict."""
@@ -341,6 +364,8 @@ class SourceReader:
 
     def _as_stated(self, statement: Statement) -> Statement:
         """With what the source says of its printer, where the prefixes of the line do not."""
+        if not self._said.printer:
+            return statement
         missing = {name: value for name, value in self._said.printer.items() if getattr(statement.parsed, name) is None}
         if not missing:
             return statement
@@ -349,7 +374,7 @@ class SourceReader:
     def _build(self, statement: Statement, when: When) -> Event:
         batch = self._batch
         line, parsed, match, identity = statement
-        subject = self._subject(parsed, match)
+        subject, printer = self._speakers.of(parsed, match.subject)
         cut = line.truncated or len(parsed.body) > BODY_CHARACTERS
         body = parsed.body[:BODY_CHARACTERS] + (CUT_MARK if cut else "")
         return Event(
@@ -362,54 +387,25 @@ class SourceReader:
             source_kind=self._said.kind, quality=when.quality, kernel=when.kernel, inferred=list(when.inferred),
             alerts=self._alerts(when), severity=match.severity, label=match.label, role=match.role,
             scope=match.scope,
-            subject=subject, printer=self._printer(parsed), attributes=match.attributes,
+            subject=subject, printer=printer, attributes=match.attributes,
             count=parsed.count or 1,
         )  # fmt: skip
 
-    def _subject(self, parsed: ParsedLine, match: Match) -> Entity:
-        """Who the line speaks of: what it says itself, then what its prefixes say, then what its source is."""
-        said = match.subject
-        rank = _first(parsed.rank, _rank_in_world(parsed))
-        if said.rank is not None and rank is not None and said.rank != rank:
-            # The line speaks of another rank than its printer's; nothing else of the printer holds for that one.
-            return said
-        node = said.node or parsed.node or parsed.pod or self.node or None
-        own = node is not None and may_be_one(node, self._batch.reporter)
-        return msgspec.structs.replace(
-            said,
-            node=node,
-            machine_id=said.machine_id or (self._batch.machine_id if own else None),
-            rank=_first(said.rank, rank, self._said.rank),
-            local_rank=_first(said.local_rank, parsed.local_rank),
-            pid=_first(said.pid, parsed.pid),
-        )
-
-    def _printer(self, parsed: ParsedLine) -> Printer:
-        """Who printed the line: what its prefixes say, else what its source is."""
-        rank = _first(parsed.rank, _rank_in_world(parsed))
-        node = parsed.node or (None if parsed.pod else self.node) or None
-        return Printer(
-            node=node, pod=parsed.pod, rank=_first(rank, self._said.rank), local_rank=parsed.local_rank,
-            pid=parsed.pid, cuda_dev=parsed.cuda_dev, task=parsed.task, process_group=parsed.pg,
-            group_rank=parsed.pg_rank, node_of_source=node is not None and parsed.node is None,
-            rank_of_source=rank is None and self._said.rank is not None,
-        )  # fmt: skip
-
-    def _bind_by_communicator(self, event: Event) -> None:
+    def _bind_by_communicator(self, match: Match) -> None:
         """The last resort for a job key: the id of the first communicator, which is the world's."""
-        comm = event.attributes.get("comm_id")
+        comm = match.attributes.get("comm_id")
         if self._memory.job is None and comm:
             self._bind(f"comm-{comm}", 0)
 
-    def _note_end(self, event: Event) -> None:
+    def _note_end(self, match: Match, when: When) -> None:
         """A communicator that is destroyed, not aborted: the job ends in peace, unless it prints on."""
         job = self._here.jobs.get(self._memory.job or "")
-        if job is not None and event.attributes.get("kind") == "Destroy" and event.aligned_time_unix_nano is not None:
-            job.ended_ns = max(job.ended_ns, event.aligned_time_unix_nano)
+        if job is not None and match.attributes.get("kind") == "Destroy" and when.aligned_ns is not None:
+            job.ended_ns = max(job.ended_ns, when.aligned_ns)
 
-    def _was_here(self, event: Event) -> None:
+    def _was_here(self, match: Match, when: When) -> None:
         """A rank that waited for so long was here for so long."""
-        ran_ms, at_ns = event.attributes.get("ran_for_ms", ""), event.aligned_time_unix_nano
+        ran_ms, at_ns = match.attributes.get("ran_for_ms", ""), when.aligned_ns
         key = self._memory.job
         if key is None or at_ns is None or not ran_ms.isdecimal() or len(ran_ms) > 9:
             return
@@ -436,6 +432,7 @@ class SourceReader:
 
     def _deliver(self) -> None:
         """Lines of a job go to the job; lines of the node to every job they may concern, else to the node's own key."""
+        self._count()
         batch, out = self._batch, self._out
         run = keys.run_prefix(batch.run, batch.run_id)
         for key, event in self._events:
@@ -464,13 +461,3 @@ def _prefix(line: RawLine, parsed: ParsedLine) -> str:
     if not line.body.endswith(body) or len(line.body) - len(body) > PREFIX_CHARACTERS:
         return ""
     return line.body[: len(line.body) - len(body)]
-
-
-def _rank_in_world(parsed: ParsedLine) -> int | None:
-    """The rank inside torch's default group, which is the rank of the job."""
-    group = parsed.pg or ""
-    return parsed.pg_rank if group == "0" or group.endswith("(default_pg)") else None
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)

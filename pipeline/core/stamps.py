@@ -33,7 +33,7 @@ _MONTHS: Final = {
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-class Stamp(Struct, frozen=True, kw_only=True):
+class Stamp(Struct, frozen=True, kw_only=True, gc=False):
     """One printed time. `ns` is in UTC where `has_zone`, else the printed wall time read as if it were UTC.
 
     `zone_s`: the printed zone, in seconds east of UTC. Without a year (`has_year` false) it counts in PLACEHOLDER_YEAR;
@@ -73,6 +73,7 @@ def days_of(year: int, month: int, day: int) -> int | None:
     return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
 
 
+@lru_cache(maxsize=4096)
 def date_of(days: int) -> tuple[int, int, int]:
     """Year, month and day of a number of days since 1970-01-01."""
     era, day_of_era = divmod(days + 719_468, 146_097)
@@ -178,13 +179,18 @@ def _in_year(ns: int, shift_ns: int, year: int | None, hint_ns: int | None, read
     if near_ns is None:
         found = days_of(year, month, day) if year is not None else None
         return None if found is None else found * DAY_NS + within_ns
-    around = date_of(near_ns // DAY_NS)[0]
-    reach = LEAP_YEARS if (month, day) == (2, 29) else 1
-    possible = (days_of(candidate, month, day) for candidate in range(around - reach, around + reach + 1))
-    dated = [candidate * DAY_NS + within_ns for candidate in possible if candidate is not None]
+    dated = [began_ns + within_ns for began_ns in _around(date_of(near_ns // DAY_NS)[0], month, day)]
     if read_ns is not None:
         return max((each for each in dated if each - shift_ns <= read_ns + DAY_NS), default=None)
     return min(dated, key=lambda each: abs(each - shift_ns - near_ns), default=None)
+
+
+@lru_cache(maxsize=4096)
+def _around(year: int, month: int, day: int) -> tuple[int, ...]:
+    """When (ns since 1970) a day of the year begins in a year and in those around it in which it exists."""
+    reach = LEAP_YEARS if (month, day) == (2, 29) else 1
+    possible = (days_of(candidate, month, day) for candidate in range(year - reach, year + reach + 1))
+    return tuple(days * DAY_NS for days in possible if days is not None)
 
 
 def _int(text: str | None) -> int:

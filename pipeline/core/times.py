@@ -4,9 +4,9 @@ Every event carries [lo, hi] from the start. Here the bounds come from a claim (
 default of +-5 s); measured segments replace the claim without touching the callers.
 """
 
+from functools import lru_cache
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from pipeline.core.dating import NOTHING_SAID, Dating
@@ -41,7 +41,7 @@ FUTURE_NS: Final = 60 * SECOND_NS
 PAST_NS: Final = 60 * DAY_NS
 
 
-class When(Struct, frozen=True, kw_only=True):
+class When(Struct, frozen=True, kw_only=True, gc=False):
     """When a line was written: somewhere in [raw_ns, raw_ns + resolution_ns] on clock `clock_id`, and what that
     means on the reference timeline. Readings of one clock compare exactly; readings of two only through bounds.
 
@@ -68,8 +68,12 @@ BMC_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=BMC_BOUND_NS, by="default")
 
 def claim_of(batch: RawBatch, node: str) -> ClockClaim:
     """What is claimed of the clock of `node`: the batch speaks for its reporter's clock and for no other."""
-    own = short(node.split("/")[0]) == short(batch.reporter.split("/")[0])
-    return (batch.clock_claim or NO_CLAIM) if own else NO_CLAIM
+    return batch.clock_claim if batch.clock_claim is not None and _is_one(node, batch.reporter) else NO_CLAIM
+
+
+@lru_cache(maxsize=4_096)
+def _is_one(node: str, reporter: str) -> bool:
+    return short(node.split("/")[0]) == short(reporter.split("/")[0])
 
 
 def read_through(progress: Progress) -> int:
@@ -97,7 +101,7 @@ def wall_time(wall_ns: int, resolution_ns: int, node: str, batch: RawBatch) -> W
 
 def _bounds(
     wall_ns: int, resolution_ns: int, clock_id: str, claim: ClockClaim, *, off_ns: int = 0,
-    slack_ns: tuple[int, int] = (0, 0),
+    slack_ns: tuple[int, int] = (0, 0), kernel: ClockStamp | None = None, inferred: tuple[Inferred, ...] = (),
 ) -> When:  # fmt: skip
     """Bounds of a reading of a clock of which something is claimed.
 
@@ -114,6 +118,8 @@ def _bounds(
         lo_ns=max(reference - off_ns - claim.bound_ns - slack_ns[0], TIME_MIN_NS),
         hi_ns=min(reference + resolution_ns + off_ns + claim.bound_ns + slack_ns[1], TIME_MAX_NS),
         quality="holdover" if claim is NO_CLAIM or claim is BMC_CLAIM else "good",
+        kernel=kernel,
+        inferred=inferred,
     )
 
 
@@ -146,8 +152,9 @@ def _placed(
     age_ns = boot_ns - own.raw_ns
     off_ns = abs(age_ns) * KERNEL_CLOCK_PPM // 1_000_000 + bound_ns
     claim = claim_of(batch, node)
-    when = _bounds(wall_ns - age_ns, own.resolution_ns, f"{node}/wall", claim, off_ns=off_ns)
-    return when if when is UNKNOWN else msgspec.structs.replace(when, kernel=own, inferred=inferred)
+    return _bounds(
+        wall_ns - age_ns, own.resolution_ns, f"{node}/wall", claim, off_ns=off_ns, kernel=own, inferred=inferred
+    )
 
 
 def _boot_stamp(stamp_ns: int, began_ns: int, node: str) -> ClockStamp:
@@ -182,17 +189,15 @@ def stamped(
     elif slack_ns != (0, 0):
         # Not comparable with the clocks of the node that have a known zone.
         clock = "local"
-    off_ns = COMPUTED_NS if is_computed else 0
-    when = _bounds(wall_ns, resolution_ns, f"{node}/{clock}", claim, off_ns=off_ns, slack_ns=slack_ns)
-    if when is UNKNOWN:
-        return when
     kernel = None
     if boot_ns is not None:
         kernel = _boot_stamp(boot_ns, wall_ns - boot_ns, node)
     elif is_computed:
         kernel = ClockStamp(clock_id=f"{node}/{source}/dmesg", raw_ns=wall_ns, resolution_ns=resolution_ns)
-    inferred = dating.marks(stamp)
-    return msgspec.structs.replace(when, kernel=kernel, inferred=inferred) if kernel or inferred else when
+    return _bounds(
+        wall_ns, resolution_ns, f"{node}/{clock}", claim, off_ns=COMPUTED_NS if is_computed else 0, slack_ns=slack_ns,
+        kernel=kernel, inferred=dating.marks(stamp),
+    )  # fmt: skip
 
 
 def transported(

@@ -236,6 +236,8 @@ def culprit_line(incident: Incident) -> str:
 def do_now(action: Action) -> str:
     """The action as an order. An action without a target still reads as a sentence."""
     if not action.target:
+        if action.kind == "none" and action.why:
+            return "First find out more"
         return _NO_TARGET.get(action.kind) or _ACTIONS[action.kind]
     return _ACTIONS[action.kind].format(target=short(action.target))
 

@@ -30,8 +30,7 @@ def versions(scene: Scene) -> Changes:
     for name, (component, _) in _VERSIONS.items():
         for item in scene.named(name):
             component_of = component or item.episode.attributes.get("component", "")
-            place = _place(item.subject, component_of)
-            if place and _version(item):
+            for place in _places(item, component_of) if _version(item) else ():
                 known = by_component[component_of].get(place)
                 by_component[component_of][place] = item if known is None else max(known, item, key=_when)
     for component, places in sorted(by_component.items()):
@@ -97,6 +96,15 @@ def _alike(version: str, items: Iterable[Resolved]) -> str:
     """The version, without what was built for (`+cu121`) where others leave that out."""
     public, _, local = version.partition("+")
     return public if local and any(_version(item) == public for item in items) else version
+
+
+def _places(item: Resolved, component: str) -> list[str]:
+    """Of whom a line speaks: of many ranks that print it alike, each."""
+    if len(item.episode.crowd) > 1 and component not in _OF_NODE:
+        members = item.episode.crowd.values()
+        return [_place(Entity(node=m.node, rank=m.rank, pid=m.pid), component) for m in members]
+    place = _place(item.subject, component)
+    return [place] if place else []
 
 
 def _place(subject: Entity, component: str) -> str:
