@@ -302,7 +302,9 @@ class SourceReader:
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
         # Lines that say who runs where are each a fact of their own place in the file.
         tells = match.placement or match.event == "env.variable"
-        said = "" if match.one_per_second else parsed.body[:BODY_CHARACTERS]
+        # Of readings that say no time each one counts.
+        is_reading = second is None and match.label == TELEMETRY
+        said = "" if match.one_per_second and not is_reading else parsed.body[:BODY_CHARACTERS]
         name = (match.event, said, second, subject, printer, line.offset if tells else None)
         fold = self._folded.get(name)
         keeps_last = match.label == PROGRESS or (match.one_per_second and match.role in LASTING)

@@ -144,7 +144,7 @@ def test_query_lists_and_runs(run: Run, filled: Store) -> None:
     [
         (["query", "chain"], "needs --param incident="),
         (["query", "chain", "--param", "incident"], "name=value"),
-        (["query", "nonsense"], "There are: chain"),
+        (["query", "nonsense"], "There are: attempts_of_job, chain"),
     ],
 )
 def test_wrong_use_of_query_is_said_before_anything_is_asked(run: Run, words: list[str], says: str) -> None:
