@@ -14,7 +14,7 @@ from pipeline.core.episodes import Episode
 from pipeline.core.marks import STALLED
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, saved_of
-from pipeline.core.verdict import STALLS, WAITERS, Conclusion, has_last_words
+from pipeline.core.verdict import FAILURES, STALLS, WAITERS, Conclusion, has_last_words
 from schemas.records import (
     Action,
     Alternative,
@@ -33,7 +33,7 @@ from schemas.records import (
     Recovery,
     Suppressed,
 )
-from schemas.vocabulary import EdgeOrder, Phase, Run, VerdictState
+from schemas.vocabulary import EdgeOrder, IncidentSeverity, Phase, Run, VerdictState
 
 MAX_STEPS: Final = 30
 MAX_RANKS_NAMED: Final = 64
@@ -76,7 +76,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         cluster=frame.cluster,
         class_=conclusion.class_,
         verdict=frame.verdict,
-        severity=rule.severity if rule else "error",
+        severity=_severity(conclusion),
         jobs=[frame.job] if frame.job and not conclusion.outside else [],
         started_at=_at(root),
         started_error_ns=_error(root),
@@ -357,6 +357,17 @@ def _explanation(conclusion: Conclusion, frame: Frame) -> str:
     return "A collective timed out; no line from before the stall names a cause."
 
 
+def _severity(conclusion: Conclusion) -> IncidentSeverity:
+    """What the rule says of it, and an error at least where the job failed of it."""
+    severity = conclusion.rule.severity if conclusion.rule else "error"
+    return "error" if severity == "warning" and _failed(conclusion) else severity
+
+
+def _failed(conclusion: Conclusion) -> bool:
+    """Whether a failure of the job is on the chain."""
+    return any(step.item.episode.name in FAILURES for step in conclusion.steps)
+
+
 def _was_noticed(conclusion: Conclusion) -> bool:
     """Whether any other rank reports something that hangs on the root."""
     return any(step.role == "symptom" for step in conclusion.steps)
@@ -403,6 +414,9 @@ def _phase(conclusion: Conclusion, frame: Frame, root: Event) -> Phase:
 
 def _recovery(conclusion: Conclusion, frame: Frame, root: Event, ended_ns: int | None) -> Recovery:
     interruption = conclusion.rule.interruption if conclusion.rule else "hang"
+    if interruption == "slow" and _failed(conclusion):
+        # It was slow until the others gave up.
+        interruption = "soft"
     saved = saved_of(frame.episodes, root, ended_ns, frame.world_size, interruption)
     return Recovery(
         last_checkpoint=saved.last.attributes.get("path") if saved.last else None,

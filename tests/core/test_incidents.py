@@ -243,3 +243,11 @@ def test_equal_faults_on_two_nodes_that_nothing_orders_are_not_told_apart_by_a_c
 def test_rfc_3339_has_microseconds_and_no_rounding_up() -> None:
     assert rfc3339(T0 + 999_999_999) == "2026-03-04T05:06:07.999999Z"
     assert rfc3339(None) is None
+
+
+def test_a_slow_gpu_that_ends_the_job_is_an_error_and_the_job_goes_on_from_its_checkpoint() -> None:
+    hot = event("gpu.clocks_reduced", node="beta", source="smi", bus="0000:5e:00.0", role="cause",
+                attributes={"clocks_hw_thermal_slowdown": "active"})  # fmt: skip
+    alone, failed = _one(hot), _one(hot, waited(0, "alpha"), waited(1, "alpha"))
+    assert (alone.class_, alone.severity, alone.recovery.resume_from) == ("hardware/thermal", "warning", "in_place")
+    assert (failed.class_, failed.severity, failed.recovery.resume_from) == ("hardware/thermal", "error", None)
