@@ -121,7 +121,7 @@ def _make(out: Path, options: Options, count: int) -> None:
 
 def _live(options: Options, kafka: str, url: str, wait_s: float, as_json: bool) -> None:
     try:
-        from pipeline.commands.kafka_watch import kafka_problem
+        from pipeline.commands.kafka_watch import lasting_problem
         from pipeline.drill.live import LiveDrill, LiveError
     except ModuleNotFoundError as error:
         _fail(
@@ -134,7 +134,7 @@ def _live(options: Options, kafka: str, url: str, wait_s: float, as_json: bool) 
         feed.listing({"run": "drill", "limit": "1"})
     except (FeedUnreachableError, FeedRefusedError) as error:
         _fail(f"no feed answers at {url} ({error}). Start one with `rootrank up`, or give --url.", UNREADABLE)
-    if problem := kafka_problem(kafka, RAW.name):
+    if problem := lasting_problem(kafka, RAW.name):
         _fail(problem, UNREADABLE)
     made = incident(msgspec.structs.replace(options, end_ns=time.time_ns()))
     run_id = f"drill-{uuid.uuid4().hex[:8]}"

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
@@ -14,6 +15,7 @@ from schemas.topics import RAW
 AWAY_PAUSE_S: Final = 1.0
 FINE_PAUSE_S: Final = 5.0
 ANSWER_MS: Final = 3_000
+STARTING_S: Final = 10.0
 
 
 class KafkaWatch:
@@ -47,6 +49,14 @@ class KafkaWatch:
                 self._say(f"Kafka at {self._bootstrap} answers; going on")
             said = problem
             self._stop.wait(AWAY_PAUSE_S if problem else FINE_PAUSE_S)
+
+
+def lasting_problem(bootstrap: str, topic: str, within_s: float = STARTING_S) -> str:
+    """Like `kafka_problem`, for a command that asks once: what is still being started has some seconds to come up."""
+    deadline = time.monotonic() + within_s
+    while (problem := kafka_problem(bootstrap, topic)) and time.monotonic() < deadline:
+        time.sleep(AWAY_PAUSE_S)
+    return problem
 
 
 def kafka_problem(bootstrap: str, topic: str) -> str:
