@@ -39,7 +39,8 @@ class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `has`: attributes that the line must give, with whatever value. `given`: one of these must be known of the
     investigation; `unless`: none of these may be known of a time before the root. `needs_effect`: alone it is nothing.
     `strength` and `confidence`: where this root proves less or more than the others of its rule. `hindsight`: the line
-    reports what began earlier, so that it may stand after what followed from it. `explanation`,
+    reports what began earlier, so that it may stand after what followed from it. `names_nobody`: whom the line names is
+    not at fault. `explanation`,
     `consequence`, `severity`, `interruption` and `not_network_because`: where they are others than the rule's.
     """
 
@@ -54,6 +55,7 @@ class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strength: float | None = None
     confidence: float | None = None
     hindsight: bool = False
+    names_nobody: bool = False
     explanation: str | None = None
     consequence: str | None = None
     severity: IncidentSeverity | None = None

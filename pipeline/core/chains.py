@@ -121,7 +121,8 @@ def _roots_by_entity(rule: Rule, index: "_ByEvent") -> list[list[tuple[int, Reso
         for item in index.matching(pattern):
             if id(item) not in taken and _holds(pattern, item, index):
                 taken.add(id(item))
-                groups.setdefault(_entity_name(rule.scope, item.subject), []).append((preference, item))
+                subject = Entity() if pattern.names_nobody else item.subject
+                groups.setdefault(_entity_name(rule.scope, subject), []).append((preference, item))
     return [fault for members in groups.values() for fault in _apart(members)]
 
 
@@ -201,6 +202,8 @@ class _Builder:
         self._steps: list[Step] = []
         self._hindsight = False
         self._taken: set[int] = set()
+        # Of steps that follow from another, by their number: the longest time between the two.
+        self._lags: dict[int, float] = {}
         self._by_name: dict[str, list[int]] = defaultdict(list)
         self._by_place: dict[tuple[str, object], list[int]] = defaultdict(list)
 
@@ -210,7 +213,8 @@ class _Builder:
         members = [member for member in members if _near(root, member[1])]
         patterns = [self._rule.root[which] for which, _ in members]
         self._hindsight = patterns[0].hindsight
-        subject = _blamed(self._rule.scope, [item for _, item in members])
+        telling = [item for (_, item), pattern in zip(members, patterns, strict=True) if not pattern.names_nobody]
+        subject = _blamed(self._rule.scope, telling) if telling else Entity()
         self._before(root, subject)
         why = self._rule.before[0].why if self._steps else ""
         self._append(root, "cascade" if self._steps else "root", 0 if self._steps else None, why)
@@ -231,7 +235,12 @@ class _Builder:
         """Whether the root may concern others: it is of a rank, or ends a node with ranks, or a rank of its node fell
         with it or says it, or nobody knows.
         """
-        if not self._placed or subject.rank is not None or self._rule.scope in ("nic", "link", "job", "rank"):
+        if (
+            not self._placed
+            or subject == Entity()
+            or subject.rank is not None
+            or self._rule.scope in ("nic", "link", "job", "rank")
+        ):
             return True
         if self._rule.scope == "gpu" and subject.node in self._blind:
             # Nobody says which GPUs the ranks of the node use: this one may be theirs.
@@ -248,7 +257,9 @@ class _Builder:
             (link, item)
             for link in self._rule.before
             for item in self._index.matching(link)
-            if item is not root and related(link.scope, subject, item.subject) and may_precede(item, root, link)
+            if item is not root
+            and related(link.scope, subject, item.subject)
+            and may_precede(item, root, link.max_lag_s)
         ]
         for link, item in sorted(found, key=lambda pair: canonical(pair[1].episode.first)):
             self._append(item, "cascade" if self._steps else "root", 0 if self._steps else None, link.why)
@@ -262,6 +273,7 @@ class _Builder:
                 continue
             parent = self._parent(link, item, root)
             if parent is not None:
+                self._lags[len(self._steps)] = link.max_lag_s
                 self._append(item, _role(link, item), parent, link.why)
 
     def _parent(self, link: Link, item: Resolved, root: int) -> int | None:
@@ -271,9 +283,20 @@ class _Builder:
         named = (self._by_name.get(name, ()) for name in reversed(link.after))
         for candidates in (*near, *named, [root]):
             for index in reversed(candidates):
-                if may_precede(self._steps[index].item, item, link) or (index == root and self._hindsight):
+                if self._may_precede(index, item, link) or (index == root and self._hindsight):
                     return index
         return None
+
+    def _may_precede(self, index: int, item: Resolved, link: Link) -> bool:
+        """Whether a step may lead to the item. One without a time does not stretch the lag from what it hangs on."""
+        at, max_lag_s = index, link.max_lag_s
+        while may_precede(self._steps[at].item, item, max_lag_s):
+            parent = self._steps[at].parent
+            if parent is None or self._steps[at].item.episode.start_ns >= 0:
+                return True
+            max_lag_s += self._lags.get(at, 0.0)
+            at = parent
+        return False
 
     def _append(self, item: Resolved, role: StepRole, parent: int | None, why: str) -> None:
         if id(item) in self._taken:
@@ -298,12 +321,12 @@ def step(item: Resolved, role: StepRole, parent: int | None, why: str, steps: li
     return Step(item=item, role=role, parent=parent, why=why, order=sure)
 
 
-def may_precede(cause: Resolved, effect: Resolved, link: Link) -> bool:
-    """Whether the clocks allow the cause to come first, and not longer before than the link's lag."""
+def may_precede(cause: Resolved, effect: Resolved, max_lag_s: float) -> bool:
+    """Whether the clocks allow the cause to come first, and not longer before than the lag."""
     if order(effect.episode.first, cause.episode.first) == "before":
         return False
     lag = lag_ns(cause.episode.first, effect.episode.first)
-    return lag is None or lag[0] <= link.max_lag_s * SECOND_NS
+    return lag is None or lag[0] <= max_lag_s * SECOND_NS
 
 
 def _blamed(scope: Scope, items: list[Resolved]) -> Entity:

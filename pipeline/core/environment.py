@@ -45,6 +45,11 @@ class Dump(Struct, kw_only=True):
         known = [part for part in listed if number(part) is not None or part.startswith("GPU-")]
         return known if len(known) == len(listed) else []
 
+    @property
+    def listed(self) -> list[str]:
+        """All nodes of the job, where it says them."""
+        return expand_hosts(next((self.values[name] for name in _NODE_LISTS if name in self.values), ""))
+
     def host(self) -> tuple[str | None, int]:
         """The node, and how far to trust it."""
         name = next((self.values[name] for name in _NODE_NAMES if name in self.values), None)
@@ -52,8 +57,7 @@ class Dump(Struct, kw_only=True):
             name = self.values.get("HOSTNAME")
         if name is not None:
             return name, STATED
-        listed = next((self.values[name] for name in _NODE_LISTS if name in self.values), "")
-        hosts, at = expand_hosts(listed), self._number("SLURM_NODEID")
+        hosts, at = self.listed, self._number("SLURM_NODEID")
         if at is not None and at < len(hosts):
             return hosts[at], DERIVED
         return self.claim.place.host, self.claim.trust

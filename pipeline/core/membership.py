@@ -70,7 +70,9 @@ class Seen(Struct, kw_only=True, gc=False):
 
 
 class Joined(Struct, kw_only=True):
-    """All that the claims give. `tasks`: the host of each srun label; `rank_labels`: sources whose labels are ranks."""
+    """All that the claims give. `tasks`: the host of each srun label; `rank_labels`: sources whose labels are ranks;
+    `listed`: all nodes of the job, where it says them.
+    """
 
     names: HostNames
     world_size: int | None
@@ -83,6 +85,7 @@ class Joined(Struct, kw_only=True):
     device_lists: bool
     # The hosts that the lines of each source name.
     hosts_in: dict[str, set[str]]
+    listed: frozenset[str]
     contradictions: list[Contradiction]
 
 
@@ -134,6 +137,7 @@ class _Join:
             ranks={rank: self._ranks[rank] for rank in sorted(self._ranks)}, loose=self._loose, gpus=gpus,
             tasks=self._tasks, rank_labels=labels,
             device_lists=any(dump.devices for dump in self._dumps), hosts_in=self._hosts_in,
+            listed=frozenset(self._names.machine(host) for dump in self._dumps for host in dump.listed if host),
             contradictions=[*self._found, *gpus.contradictions],
         )  # fmt: skip
 

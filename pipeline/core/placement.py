@@ -49,6 +49,7 @@ class PlacementMap:
         self._tasks = joined.tasks
         self._rank_labels = joined.rank_labels
         self._hosts_in = joined.hosts_in
+        self.listed = joined.listed
         self.world_size = joined.world_size
         self.world_size_at = joined.world_at
         self.contradictions = joined.contradictions

@@ -23,6 +23,7 @@ from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.progress_marks import Stall
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped, stopped_first
+from pipeline.core.strangers import at_home
 from schemas.records import Entity
 from schemas.vocabulary import QUIET_CLASSES
 
@@ -60,11 +61,6 @@ _SHOWN: Final = {
     "flight.queued": "others wait behind them",
     "flight.stalled": "all entered it and none completed it",
 }
-# What happens to somebody's processes on another node is no fault of the node.
-_OWN_RISK: Final = (
-    "software/segfault", "software/illegal_memory_access", "software/illegal_instruction", "resource/cgroup_oom",
-    "storage/disk_full",
-)  # fmt: skip
 # Less than this proves a hint: it does not explain away what proves more.
 HINT: Final = 0.5
 NOBODY_NAMED: Final = "no line says which process or device it is; the log of every rank would decide"
@@ -144,7 +140,8 @@ def _concluded(
         for chain in chains_of(provable, rules, placed=known, nodes=placement.nodes(), blind=_blind(placement))
         if chain.is_whole and not _lives_on(chain, items)
     ]
-    roots, outsiders = _at_home(chains, _homes(items, placement), all_seen=_all_seen(items, placement))
+    ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
+    roots, outsiders = _not_explained(ours), _not_explained(theirs)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
     linked = [c for c in linked if not _waits(c, flight)]
     loose = [*(c for c in roots if not any(c is other for other in linked)), *outsiders]
@@ -287,55 +284,6 @@ def _score(chain: Chain, failures: list[Resolved]) -> float:
     inside = {id(one.item) for one in chain.steps}
     share = sum(id(failure) in inside for failure in failures) / len(failures) if failures else 0.0
     return chain.strength + 0.3 * share
-
-
-def _at_home(chains: list[Chain], homes: set[str], *, all_seen: bool) -> tuple[list[Chain], list[Chain]]:
-    """The chains that may explain the job's failure, and the faults of nodes where it does not run.
-
-    Where ranks are missing, the fault of a node of which nothing was read may be what silenced them; what happened to
-    somebody's processes there is not.
-    """
-    strange = [chain for chain in chains if _is_strange(chain, homes)]
-    risks = [c for c in strange if _is_own_risk(c)]
-    ours = [chain for chain in chains if not any(chain is one for one in (strange if all_seen else risks))]
-    if all_seen and not any(_explains_failure(chain) for chain in ours):
-        # Nothing at home explains it: perhaps more of the job runs elsewhere than its lines show.
-        strange, ours = risks, [chain for chain in chains if not any(chain is one for one in risks)]
-    outsiders = [c for c in strange if not any(c is one for one in (*risks, *ours))]
-    return _not_explained(ours), _not_explained(outsiders)
-
-
-def _is_own_risk(chain: Chain) -> bool:
-    """Whether the kernel of a node speaks of a process there that nobody knows to be the job's."""
-    is_kernel = chain.root_item.episode.first.source_kind == "kernel"
-    return is_kernel and chain.rule.class_.startswith(_OWN_RISK) and chain.subject.rank is None
-
-
-def _all_seen(items: list[Resolved], placement: PlacementMap) -> bool:
-    """Whether no rank of the job can be on a node of which nothing of the job was read, as far as anybody knows: ranks
-    are numbered from 0 without gaps.
-    """
-    seen = {*(rank for rank, entity in placement.ranks.items() if entity.node), *(r for i in items for r in i.ranks)}
-    return bool(seen) and len(seen) >= (placement.world_size or max(seen) + 1)
-
-
-def _is_strange(chain: Chain, homes: set[str]) -> bool:
-    """Whether it is the fault of a node on which nothing of the job was seen, where others are known to run it."""
-    node = chain.subject.node
-    if chain.root_item.episode.first.source_kind == "application":
-        return False
-    return bool(homes) and node is not None and node not in homes and chain.rule.scope in ("gpu", "nic", "node", "rank")
-
-
-def _homes(items: list[Resolved], placement: PlacementMap) -> set[str]:
-    """The nodes on which the job is known to run: where its ranks are, and where processes of it print."""
-    homes = set(placement.nodes())
-    for item in items:
-        event = item.episode.first
-        if event.source_kind == "application":
-            members = [member.node for member in item.episode.crowd.values()] or [event.printer.node or ""]
-            homes.update(placement.name(node) for node in members if node)
-    return homes
 
 
 # Faults of which each entity has a record of its own: all that show one are at fault.

@@ -57,6 +57,30 @@ def test_a_port_that_nobody_missed_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("down_s", "again_s", "broken", "kept"),
+    [
+        (4, None, False, False),
+        (4, None, True, True),
+        (9, None, False, True),
+        (4, 40, False, True),
+    ],
+)
+@pytest.mark.parametrize("kind", [("nic.link.down", "nic.link.up"), ("ib.port.down", "ib.port.up")])
+def test_a_port_that_was_back_before_a_transport_gives_up_broke_nothing_by_itself(
+    down_s: int, again_s: int | None, broken: bool, kept: bool, kind: tuple[str, str]
+) -> None:
+    down, up = kind
+    lines = [(down, 0), (up, down_s), *([(down, again_s)] if again_s else [])]
+    events = [
+        event(name, node="beta", source="kern", offset=at_s, nic="mlx5_4", role="cause", at_ns=T0 + at_s * SECOND)
+        for name, at_s in lines
+    ]
+    closed = event("nccl.ib.completion", node="alpha", source="rank0", rank=0, at_ns=T0 + 3 * SECOND)
+    found = _derived(*events, waited(0, "alpha"), *([closed] if broken else []))
+    assert (down in found) == kept
+
+
+@pytest.mark.parametrize(
     ("nic", "layer"), [("ens6np0", "ethernet"), ("bond0", "ethernet"), ("ib3", None), ("mlx5_3", None)]
 )
 def test_an_ethernet_port_is_known_by_its_name(nic: str, layer: str | None) -> None:
