@@ -16,6 +16,7 @@ from pipeline.core.companions import filled, with_companions
 from pipeline.core.derived import derive
 from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
 from pipeline.core.derived.flight import FlightEvidence, flight_evidence
+from pipeline.core.derived.launcher import ended_first
 from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.episodes import Episode
 from pipeline.core.marks import STALLED
@@ -126,6 +127,7 @@ def _concluded(
     items = flight.items
     silent = flight.silent or _silent_ranks(items, placement, reported)
     silent = silent or stopped_first(items, reported.stall, REPORTS)
+    silent = silent or ended_first(items, [item for item in items if item.episode.name in WAITERS])
     stalled = stopped(items)
     stalls = [item for item in items if item.episode.name in DURING] or stalled
     items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
@@ -425,15 +427,11 @@ def _unknown(
     alone = all(item.episode.name == STALLED for item in failures)
     sentence = said_of(first, silent) if alone else flight.said
     if silent:
-        said = "the rank stopped without a line"
-        if has_last_words(steps, silent):
-            said = "the rank's own error does not say what led to it"
         return Conclusion(
             class_="unknown/silent_rank", rule=None,
             culprits=[placement.ranks.get(rank) or Entity(rank=rank) for rank in silent],
             confidence=0.6 if len(silent) == 1 else 0.4, steps=steps, silent_ranks=silent, said=sentence,
-            why_unknown=f"{said}; its stack (py-spy), the kernel log of its node or a flight-recorder dump would "
-            "decide",
+            why_unknown=_why_silent(steps, silent),
         )  # fmt: skip
     return Conclusion(
         class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
@@ -456,6 +454,18 @@ def _stopped(items: list[Resolved], ranks: list[int], placement: PlacementMap) -
 def has_last_words(steps: list[Step], ranks: list[int]) -> bool:
     """Whether one of these ranks says of its own end."""
     return any(one.item.ranks & set(ranks) and one.item.episode.name in LAST_WORDS for one in steps)
+
+
+def _why_silent(steps: list[Step], ranks: list[int]) -> str:
+    """What is missing where it is known which rank stopped."""
+    if has_last_words(steps, ranks):
+        said = "the rank's own error does not say what led to it"
+    elif any(one.item.ranks & set(ranks) and one.item.episode.name == "elastic.failed" for one in steps):
+        said = "its launcher saw it end first, and no line of its own says why"
+        return f"{said}; its log and the kernel log of its node would decide"
+    else:
+        said = "the rank stopped without a line"
+    return f"{said}; its stack (py-spy), the kernel log of its node or a flight-recorder dump would decide"
 
 
 def _why_unknown(placement: PlacementMap, reported: Reported, *, alone: bool) -> str:
@@ -482,8 +492,11 @@ def _silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Repo
     if placement.world_size is None or len(known) < placement.world_size:
         return []
     silent = sorted(known.difference(*(item.ranks for item in waits)) & _heard(items))
-    # Whom the launcher stopped fell silent for that.
-    stopped = {rank for item in items if item.episode.name in STOPPED for rank in item.ranks}
+    # Whom the launcher stopped fell silent for that; before anybody gave up waiting, for the failure of a neighbour.
+    stops = [item for item in items if item.episode.name in STOPPED and item.ranks]
+    early = [s for s in stops if all(order(s.episode.first, wait.episode.first) == "before" for wait in waits)]
+    silent = [rank for rank in silent if not any(rank in item.ranks for item in early)]
+    stopped = {rank for item in stops for rank in item.ranks}
     silent = [rank for rank in silent if rank not in stopped] or silent
     if not silent or len(silent) * 2 > len(known):
         return []

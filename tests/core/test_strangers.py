@@ -5,44 +5,16 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from pipeline.core.investigation import Investigation
-from pipeline.rules import load_rules
 from schemas.records import Event, Incident
+from tests.core.concluding import concluded
 from tests.strategies import (
-    JOB_KEY,
-    SECOND,
-    T0,
     event,
-    event_batch,
-    incident_of,
     lost_gpu,
-    node_progress,
     placed,
-    verdicts,
     waited,
 )
 
-END_NS = T0 + 4_000 * SECOND
-RULES = load_rules()
 LOST = msgspec.structs.replace(lost_gpu("node-x"), source_kind="kernel")
-
-
-def _main(*events: Event) -> Incident:
-    """What is said of the failure of the job when all is read."""
-    investigation = Investigation.new(RULES, "test", JOB_KEY)
-    nodes = sorted({each.node for each in events})
-    outputs = [
-        out
-        for number, node in enumerate(nodes, 1)
-        for record in (
-            event_batch(node, number, [each for each in events if each.node == node]),
-            node_progress(node, END_NS, ended=True),
-        )
-        for out in investigation.apply(record, now_ns=END_NS)
-    ]
-    last = {verdict.verdict_id: verdict for verdict in verdicts(outputs)}
-    (main,) = (incident_of(v) for v in last.values() if v.main and not v.withdrawn)
-    return main
 
 
 def _ranks(nodes: str, world: int) -> list[Event]:
@@ -69,15 +41,15 @@ def _nodes_of(incident: Incident) -> list[str | None]:
     ],
 )
 def test_a_node_may_run_ranks_only_where_some_block_of_ranks_has_no_node(nodes: str, may_be_home: bool) -> None:
-    found = _nodes_of(_main(*_ranks(nodes, len(nodes)), LOST))
+    found = _nodes_of(concluded(*_ranks(nodes, len(nodes)), LOST))
     assert ("node-x" in found) is may_be_home
 
 
 def test_where_the_job_lists_its_nodes_no_other_is_looked_at() -> None:
     said = event("env.variable", node="node-a", source="slurm", offset=1, at_ns=None, role="context",
                  attributes={"name": "SLURM_JOB_NODELIST", "value": "node-a,node-c"})  # fmt: skip
-    assert "node-x" in _nodes_of(_main(*_ranks("aa..", 4), LOST))
-    assert "node-x" not in _nodes_of(_main(*_ranks("aa..", 4), LOST, said))
+    assert "node-x" in _nodes_of(concluded(*_ranks("aa..", 4), LOST))
+    assert "node-x" not in _nodes_of(concluded(*_ranks("aa..", 4), LOST, said))
 
 
 def _kill(memcg: str) -> Sequence[Event]:
@@ -102,7 +74,7 @@ def test_a_kill_for_the_limit_of_a_login_is_not_of_a_job_that_a_scheduler_runs(
     memcg: str, scheduled: bool, blamed: bool
 ) -> None:
     stopped = event("slurm.step_aborted", node="node-a", source="slurm", offset=3, at_ns=None)
-    incident = _main(*_ranks("ab.", 3), *_kill(memcg), *([stopped] if scheduled else []))
+    incident = concluded(*_ranks("ab.", 3), *_kill(memcg), *([stopped] if scheduled else []))
     assert ("node-b" in _nodes_of(incident)) is blamed
 
 
@@ -110,8 +82,8 @@ def test_a_step_cancelled_for_a_failed_node_names_its_first_node_not_the_failed_
     cancelled = event("slurm.cancelled", node="node-a", source="slurm", offset=3, role="cause",
                       attributes={"reason": "NODE FAILURE"})  # fmt: skip
     failed = event("slurm.node_failure", node="node-b", source="ctld", role="cause", attributes={"how": ""})
-    alone = _main(*_ranks("a.", 2), cancelled)
+    alone = concluded(*_ranks("a.", 2), cancelled)
     assert (alone.class_, alone.culprits) == ("infra/node_failure", [])
     assert alone.why_unknown
-    named = _main(*_ranks("a.", 2), cancelled, failed)
+    named = concluded(*_ranks("a.", 2), cancelled, failed)
     assert (named.class_, _nodes_of(named)) == ("infra/node_failure", ["node-b"])

@@ -1,12 +1,14 @@
 """What a launcher's lines add: whose an error without a name is, and which rank its own process is."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from pipeline.core.chains import Resolved
 from pipeline.core.derived.scene import Changes, Scene
+from pipeline.core.order import order
 from schemas.records import Entity, Event
 
 # In place of the exit code of a process that the launcher killed.
@@ -83,6 +85,15 @@ def killed_by_launcher(scene: Scene) -> Changes:
         event = msgspec.structs.replace(event, attributes={**event.attributes, "exitcode": LAUNCHER_KILLED})
         episode = msgspec.structs.replace(item.episode, first=event)
         yield id(item), [Resolved(episode=episode, subject=_process(scene, item))]
+
+
+def ended_first(items: Sequence[Resolved], waits: Sequence[Resolved]) -> list[int]:
+    """The one rank that a launcher saw end by itself before anybody gave up waiting."""
+    ends = [item for item in items if item.episode.name == _FAILED and item.subject.rank is not None]
+    ends = [item for item in ends if item.episode.attributes.get("exitcode") in _OWN_END]
+    early = [item for item in ends if all(order(item.episode.first, wait.episode.first) == "before" for wait in waits)]
+    ranks = {item.subject.rank for item in early if item.subject.rank is not None}
+    return sorted(ranks) if waits and len(ranks) == 1 else []
 
 
 def _by_own_error(scene: Scene, file: tuple[str, str]) -> int:
