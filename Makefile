@@ -10,10 +10,10 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check drill bench fuzz schemas docs lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check drill calibration bench fuzz schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-9s%s\n", n, $$0}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-11s%s\n", n, $$0}'
 
 demo: $(VENV)/.demo need-java ## bring everything up, replay a recorded incident, show it (ONCE=1: then stop)
 	@ONCE="$(ONCE)" $(PY) -m pipeline.demo
@@ -38,6 +38,9 @@ fuzz: $(VENV)/.dev ## fuzz the reading of lines with atheris (ARGS="-max_total_t
 drill: $(VENV)/.dev ## make 1,000 incidents with known truth and score the diagnosis (ARGS="--chain C10 --count 50")
 	rm -rf build/drill && $(PY) -m pipeline drill --out build/drill --count 1000 $(ARGS)
 	$(PY) -m pipeline drill --score build/drill
+
+calibration: $(VENV)/.dev ## measure how often verdicts are right, write pipeline/calibration.toml and docs/calibration.md
+	$(PY) -m pipeline.drill.calibrate $(ARGS)
 
 bench: $(VENV)/.dev need-java ## reading next to the field's tools; throughput and latency next to bare Kafka and Faust
 	$(PY) -m tests.bench $(ARGS)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.causes import RuleSet
 from pipeline.engine import Engine
 from pipeline.folder import FolderPlan, plan
 from pipeline.notes import Note
@@ -33,14 +34,16 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
         }
 
 
-def diagnose(paths: Iterable[Path], *, node: str | None = None) -> Diagnosis:
+def diagnose(paths: Iterable[Path], *, node: str | None = None, rules: RuleSet | None = None) -> Diagnosis:
     """Read files and folders and conclude. Raises ManifestError for a rootrank.toml that cannot be used."""
-    return diagnose_plan(plan(paths, node=node))
+    return diagnose_plan(plan(paths, node=node), rules=rules)
 
 
-def diagnose_plan(folder: FolderPlan, progress: ReadingProgress | None = None) -> Diagnosis:
+def diagnose_plan(
+    folder: FolderPlan, progress: ReadingProgress | None = None, *, rules: RuleSet | None = None
+) -> Diagnosis:
     """Conclude over a folder whose files are already worked out."""
-    engine, broken = Engine(), []
+    engine, broken = Engine(rules), []
     for keyed in records(folder, on_read=progress.read if progress is not None else None):
         if isinstance(keyed.record, RawBatch):
             broken += keyed.record.gaps

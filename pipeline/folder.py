@@ -34,6 +34,7 @@ TAIL_BYTES: Final = 32 * 1024
 _ZEROS: Final = re.compile(r"\0{8,}")
 # Control characters but for tabs, ends of lines and colours: no text has them.
 _CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\x1b"))
+_ANY_FOLDER: Final = frozenset(("log", "logs", "output", "outputs"))
 _WORD: Final = re.compile(r"[\w-]+")
 # The ASCII characters that are of no such word, as spaces.
 _BETWEEN: Final = {code: " " for code in range(128) if not _WORD.match(chr(code))}
@@ -140,7 +141,10 @@ def _and_more(names: Sized) -> str:
 
 
 def _job_name(paths: list[Path]) -> str:
-    names = {printable((path if path.is_dir() else path.parent).resolve().name) for path in paths}
+    folders = [(path if path.is_dir() else path.parent).resolve() for path in paths]
+    # Every incident has a folder of this name: the one around it tells them apart.
+    folders = [folder.parent if folder.name.lower() in _ANY_FOLDER else folder for folder in folders]
+    names = {printable(folder.name) for folder in folders}
     return "-".join(sorted(names)) or "job"
 
 

@@ -3,16 +3,18 @@
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
+from pipeline.core.calibration import Calibration
 from pipeline.core.causes import Link, Rule, RuleSet, digest_of
 from pipeline.core.episodes import Coalescing
 from schemas import signals
 from schemas.matching import site_files
 from schemas.vocabulary import CLASSES
 
+CALIBRATION: Final = "calibration.toml"
 _T = TypeVar("_T")
 
 
@@ -46,10 +48,12 @@ def load_rules() -> RuleSet:
         missing = [group for group in rule.groups if group not in shared.group]
         if missing:
             raise RuleFileError(f"{rule.id}.toml: groups {missing} are not in shared.toml")
-    digest = digest_of({**texts, "signals": signals.load().digest})
+    measured = files("pipeline").joinpath(CALIBRATION).read_text(encoding="utf-8")
+    digest = digest_of({**texts, "signals": signals.load().digest, CALIBRATION: measured})
     return RuleSet(
-        rules=rules, groups=shared.group, coalescing={how.event: how for how in shared.coalesce}, digest=digest
-    )
+        rules=rules, groups=shared.group, coalescing={how.event: how for how in shared.coalesce}, digest=digest,
+        calibration=_convert(CALIBRATION, measured, Calibration),
+    )  # fmt: skip
 
 
 def _convert(name: str, text: str, shape: type[_T]) -> _T:

@@ -511,10 +511,11 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 class Engine(Shown, frozen=True, kw_only=True):
-    """Which code and which rules made the verdict."""
+    """Which code and which rules made the verdict, and on what the confidences were measured."""
 
     version: str
     rules_digest: str
+    calibrated_on: str = ""
 
 
 class Job(Shown, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from pipeline.core.calibration import Calibration
 from pipeline.core.episodes import Coalescing, Episode
 from schemas.records import Entity
 from schemas.vocabulary import ActionKind, IncidentSeverity, Interruption, Role
@@ -145,6 +146,7 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     groups: Mapping[str, list[Link]]
     coalescing: Mapping[str, Coalescing]
     digest: str
+    calibration: Calibration = Calibration()
 
     @property
     def root_events(self) -> set[str]:

@@ -200,7 +200,7 @@ class _Builder:
         self._rules = rules
         self._index = index
         self._steps: list[Step] = []
-        self._hindsight = False
+        self._hindsight = self._names_nobody = False
         self._taken: set[int] = set()
         # Of steps that follow from another, by their number: the longest time between the two.
         self._lags: dict[int, float] = {}
@@ -212,7 +212,7 @@ class _Builder:
         root = members[0][1]
         members = [member for member in members if _near(root, member[1])]
         patterns = [self._rule.root[which] for which, _ in members]
-        self._hindsight = patterns[0].hindsight
+        self._hindsight, self._names_nobody = patterns[0].hindsight, patterns[0].names_nobody
         telling = [item for (_, item), pattern in zip(members, patterns, strict=True) if not pattern.names_nobody]
         subject = _blamed(self._rule.scope, telling) if telling else Entity()
         self._before(root, subject)
@@ -237,7 +237,7 @@ class _Builder:
         """
         if (
             not self._placed
-            or subject == Entity()
+            or self._names_nobody
             or subject.rank is not None
             or self._rule.scope in ("nic", "link", "job", "rank")
         ):

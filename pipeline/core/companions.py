@@ -108,8 +108,9 @@ def _is_noticed(item: Resolved, root: Resolved) -> bool:
 
 
 def _last_marks(items: Sequence[Resolved], root: Resolved, told: Sequence[Step]) -> Iterator[Resolved]:
-    """Of each kind of mark the last one that is not after the first line of the failure."""
-    begun = min((canonical(one.item.episode.first) for one in told if one.role != "context"), default=None)
+    """Of each kind of mark the last one that is not after the failure was noticed."""
+    noticed = [canonical(one.item.episode.first) for one in told if one.role == "symptom"]
+    begun = min(noticed or [canonical(one.item.episode.first) for one in told if one.role != "context"], default=None)
     for name in _HEALTHY:
         marks = [_last(item, begun) for item in items if item.episode.name == name]
         known = [item for item in marks if begun is None or canonical(item.episode.first) < begun]

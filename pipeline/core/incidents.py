@@ -37,6 +37,7 @@ from schemas.vocabulary import EdgeOrder, IncidentSeverity, Phase, Run, VerdictS
 
 MAX_STEPS: Final = 30
 MAX_RANKS_NAMED: Final = 64
+MAX_KEPT: Final = 8
 _KEEP_FIRST: Final = {"root": 0, "cascade": 1, "symptom": 2, "context": 3}
 
 
@@ -63,13 +64,16 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
     rule = conclusion.rule
     groups = _folded(conclusion)
     root = conclusion.steps[0].item.episode.first
-    culprits = [_culprit(entity, conclusion.confidence) for entity in conclusion.culprits]
+    sure = confidence_of(conclusion, frame.rules)
+    culprits = [_culprit(entity, sure) for entity in conclusion.culprits]
     stall_ns = _stall_start(conclusion)
+    # Without a cause the stall is all that is known of the beginning; its reports come later.
+    began_ns = stall_ns if rule is None else None
     timed = [s.item.episode for s in conclusion.steps if s.item.episode.first.quality != "none"]
     last = max(timed, key=lambda e: e.end_ns, default=None)
     return Incident(
         incident_id=incident_id,
-        engine=Engine(version=frame.version, rules_digest=frame.rules.digest),
+        engine=Engine(version=frame.version, rules_digest=frame.rules.digest, calibrated_on=frame.rules.calibration.on),
         run=frame.run,
         run_id=frame.run_id,
         synthetic=frame.run == "drill",
@@ -78,8 +82,8 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         verdict=frame.verdict,
         severity=_severity(conclusion),
         jobs=[frame.job] if frame.job and not conclusion.outside else [],
-        started_at=_at(root),
-        started_error_ns=_error(root),
+        started_at=rfc3339(began_ns[0]) if began_ns else _at(root),
+        started_error_ns=began_ns[1] if began_ns else _error(root),
         ended_at=rfc3339(last.end_ns) if last else None,
         ended_error_ns=_error(last.first) if last else None,
         stall_started_at=rfc3339(stall_ns[0]) if stall_ns else None,
@@ -89,8 +93,8 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         sxid=_sxid(conclusion),
         culprits=culprits,
         why_unknown=conclusion.why_unknown,
-        confidence=round(conclusion.confidence, 3),
-        alternatives=[_alternative(other, conclusion) for other in conclusion.alternatives],
+        confidence=round(sure, 3),
+        alternatives=[_alternative(other, conclusion, frame.rules) for other in conclusion.alternatives],
         phase=_phase(conclusion, frame, root),
         interruption=rule.interruption if rule else "hang",
         chain=[_chain_step(number, group, conclusion) for number, group in enumerate(groups, 1)],
@@ -250,11 +254,19 @@ def _culprit(entity: Entity, confidence: float) -> Culprit:
     return Culprit(**msgspec.structs.asdict(entity), confidence=round(confidence, 3))
 
 
-def _alternative(other: Conclusion, main: Conclusion) -> Alternative:
+def confidence_of(conclusion: Conclusion, rules: RuleSet) -> float:
+    """How often such a conclusion is right: of rivals that nothing tells apart each has its share."""
+    return rules.calibration.of(conclusion.confidence, is_known=conclusion.rule is not None) / conclusion.rivals
+
+
+def _alternative(other: Conclusion, main: Conclusion, rules: RuleSet) -> Alternative:
+    """Another reading: the alternatives share what the main one leaves."""
+    left = (1 - confidence_of(main, rules)) / len(main.alternatives)
+    sure = left * confidence_of(other, rules)
     return Alternative(
         class_=other.class_,
-        culprits=[_culprit(e, other.confidence) for e in other.culprits],
-        confidence=round(other.confidence * 0.3, 3),
+        culprits=[_culprit(e, sure) for e in other.culprits],
+        confidence=round(sure, 3),
         why_less_likely=f"explains less of what failed than {main.rule.title if main.rule else main.class_}",
     )
 
@@ -309,7 +321,7 @@ def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:
     timed = [s for s in conclusion.steps if _printer(s) is not None and s.role != "context"]
     first = min(timed, key=lambda s: canonical(s.item.episode.first), default=None)
     return BlastRadius(
-        ranks=frame.world_size or (len(frame.known_ranks) or None),
+        ranks=frame.world_size or len(set(frame.known_ranks).union(*(s.item.ranks for s in conclusion.steps))) or None,
         nodes=len(frame.nodes) or None,
         first_failing_rank=_printer(first) if first else None,
         silent_ranks=conclusion.silent_ranks,
@@ -325,7 +337,9 @@ def _printer(step: Step) -> int | None:
 
 def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
     if rule is None:
-        return Action(kind="none", why="no cause is known; gather what would decide before the nodes are used again")
+        nodes = sorted({culprit.node for culprit in culprits if culprit.node})
+        kept = f"keep {', '.join(nodes[:MAX_KEPT])} out of use" if nodes else "keep the logs of all ranks and nodes"
+        return Action(kind="none", why=f"no cause is known; {kept} until what would decide is gathered")
     return Action(
         kind=rule.action.kind,
         target=_filled(rule.action.target, culprits),
@@ -335,7 +349,7 @@ def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
 
 
 def _explanation(conclusion: Conclusion, frame: Frame) -> str:
-    culprits = [_culprit(e, conclusion.confidence) for e in conclusion.culprits]
+    culprits = [_culprit(e, 0.0) for e in conclusion.culprits]
     if conclusion.rule is not None:
         # Numbers come from a comparison, not from a line: they hold no braces.
         numbers = conclusion.root_item.episode.attributes.get("numbers", "")

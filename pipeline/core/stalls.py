@@ -13,7 +13,7 @@ WHY_UNKNOWN: Final = (
     "the job hangs, or ended without a line that says so; stacks of its processes (py-spy), kernel logs of all nodes "
     "or flight-recorder dumps would decide"
 )
-LAST_MARK: Final = "the last mark of progress of the rank that stopped first"
+LAST_MARK: Final = "the last mark of progress of the rank that stopped"
 
 
 def stopped(items: Iterable[Resolved]) -> list[Resolved]:

@@ -74,7 +74,8 @@ class Conclusion(Struct, frozen=True, kw_only=True):
     """One root cause, or `unknown/...` with the reason in `why_unknown`.
 
     `main`: it speaks for the failure of the job; others stand beside it. `outside`: where the job has no rank.
-    `said`: the sentence on it where no rule has one.
+    `confidence`: the rule's own estimate. `rivals`: among how many it cannot tell. `said`: the sentence on it where no
+    rule has one.
     """
 
     class_: str
@@ -89,6 +90,7 @@ class Conclusion(Struct, frozen=True, kw_only=True):
     main: bool = True
     outside: bool = False
     said: str = ""
+    rivals: int = 1
 
     @property
     def root_item(self) -> Resolved:
@@ -132,14 +134,15 @@ def _concluded(
     stalls = [item for item in items if item.episode.name in DURING] or stalled
     items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
     failures = [item for item in items if item.episode.name in FAILURES]
-    # Marks that stopped are a failure where no line tells of one; else they explain nothing and need no cause.
-    provable = [item for item in items if item.episode.name != STALLED] if failures else items
+    if failures:
+        # Marks that stopped are a failure where no line tells of one; else they explain nothing and need no cause.
+        items = [item for item in items if item.episode.name != STALLED]
     failures = failures or stalled
     placed = sum(entity.node is not None for entity in placement.ranks.values())
     known = placement.world_size is not None and placed >= placement.world_size
     chains = [
         chain
-        for chain in chains_of(provable, rules, placed=known, nodes=placement.nodes(), blind=_blind(placement))
+        for chain in chains_of(items, rules, placed=known, nodes=placement.nodes(), blind=_blind(placement))
         if chain.is_whole and not _lives_on(chain, items)
     ]
     ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
@@ -332,14 +335,14 @@ def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclu
     if best.rule.scope in _RECORDED:
         return together
     if len(culprits) == 2:
-        return msgspec.structs.replace(together, confidence=main.confidence / 2)
+        return msgspec.structs.replace(together, rivals=2)
     nodes = {entity.node for entity in culprits}
     if len(nodes) == 1 and None not in nodes:
         # Several ranks of one node at once: it is the node that they share.
         node = Entity(node=culprits[0].node, machine_id=culprits[0].machine_id)
         return msgspec.structs.replace(together, culprits=[node])
     why = f"{len(culprits)} ranks show the same failure and the clocks cannot say which came first"
-    return msgspec.structs.replace(main, culprits=[], confidence=main.confidence / 2, why_unknown=why)
+    return msgspec.structs.replace(main, culprits=[], rivals=2, why_unknown=why)
 
 
 def _one_card(culprits: list[Entity]) -> list[Entity]:
@@ -416,7 +419,7 @@ def _unknown(
         if item is not first and (_is_of_job(item) or last_word):
             why = "the rank's own last words" if last_word else _SHOWN.get(item.episode.name, _REPEATED)
             steps.append(step(item, "symptom", 0, why, steps))
-    for item in last_marks(items, silent) if stalled else ():
+    for item in last_marks(items, silent):
         steps.append(step(item, "context", 0, LAST_MARK, steps))
     if flight.silent:
         # Of several dumps each names its rank by itself: they are no rivals.
@@ -465,7 +468,10 @@ def _why_silent(steps: list[Step], ranks: list[int]) -> str:
         return f"{said}; its log and the kernel log of its node would decide"
     else:
         said = "the rank stopped without a line"
-    return f"{said}; its stack (py-spy), the kernel log of its node or a flight-recorder dump would decide"
+    return (
+        f"{said}; a flight-recorder dump or its stack (py-spy) from while it hung would decide, or the kernel log of "
+        "its node where that was not read"
+    )
 
 
 def _why_unknown(placement: PlacementMap, reported: Reported, *, alone: bool) -> str:

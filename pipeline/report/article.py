@@ -246,6 +246,7 @@ def _facts(incident: Incident) -> Html:
         ("Detected", words.clock(incident.detected_at)),
         ("Ended", words.clock(incident.ended_at)),
         ("Watched", ", ".join(words.watched(incident.coverage))),
+        ("Sure", words.sure_line(incident)),
         ("Class", incident.class_),
         ("Cluster", incident.cluster),
         ("Incident", f"{incident.incident_id}, revision {incident.revision}"),

@@ -52,7 +52,7 @@ def render_diagnosis(
             blocks.append(Text("─" * width + "\n", style="dim"))
         blocks += _blocks(incident, width)
     if not incidents:
-        blocks.append(Text("No incident found.\n", style="bold"))
+        blocks.append(Text("No fault found: the job ended for another reason." if notes else "No incident found."))
     blocks += _section("NOTES", [words.visible(note) for note in notes])
     blocks += _section("NOT READ OR LOST", [words.gap_line(gap) for gap in gaps])
     return _printed(blocks, width, color)
@@ -189,6 +189,7 @@ def _facts(incident: Incident) -> list[RenderableType]:
         ("stopped", f"{incident.interruption}, in phase {incident.phase.replace('_', ' ')}"),
         ("watched", watched),
         ("folded", f"{words.counted(folded, 'line')} like those of the chain" if folded else ""),
+        ("sure", words.sure_line(incident)),
         ("related", "; ".join(f"{words.visible(r.incident_id)}: {words.visible(r.why)}" for r in incident.related)),
         (
             "class",

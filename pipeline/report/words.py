@@ -108,6 +108,12 @@ def counted(number: int, noun: str) -> str:
     return f"{grouped(number)} {noun}" if number == 1 else f"{grouped(number)} {noun}s"
 
 
+def sure_line(incident: Incident) -> str:
+    """What the percentages rest on; empty where they are the rules' own estimates."""
+    on = incident.engine.calibrated_on
+    return f"percentages say how often such verdicts were right on {visible(on)}" if on else ""
+
+
 def percent(confidence: float) -> str:
     """A confidence of 0 to 1 as a percentage; never 100 %, which no verdict is."""
     share = min(max(confidence, 0.0), 1.0) if confidence == confidence else 0.0
@@ -274,7 +280,7 @@ def reach_line(incident: Incident) -> str:
     if reach.silent_ranks:
         parts.append(f"silent: {rank_list(reach.silent_ranks)}")
     if reach.first_failing_rank is not None:
-        parts.append(f"first to fail: rank {reach.first_failing_rank}")
+        parts.append(f"first to report: rank {reach.first_failing_rank}")
     if reach.reporting_ranks:
         parts.append(f"{grouped(reach.reporting_ranks)} reported it")
     return ", ".join(parts)

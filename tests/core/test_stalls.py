@@ -250,7 +250,11 @@ def test_time_outs_that_come_later_revise_the_incident() -> None:
     assert len(fleet.engine.incidents()) == 1
     assert last.incident_id == first.incident_id
     assert (first.class_, last.class_) == ("unknown/collective_timeout", "unknown/silent_rank")
-    assert last.started_at == first.started_at
+    # From the last mark of progress to the beginning of the collective that timed out: 5 s.
+    assert (first.started_at, last.started_at) == (first.stall_started_at, last.stall_started_at)
+    assert first.started_at is not None
+    assert last.started_at is not None
+    assert first.started_at[:16] == last.started_at[:16]
     assert last.revision > first.revision
     assert [(culprit.node, culprit.rank) for culprit in last.culprits] == [("beta", 2)]
 

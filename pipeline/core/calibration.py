@@ -1,0 +1,67 @@
+"""From a rule's own estimate to how often verdicts like it were right.
+
+Rules say how much their root proves. What such an estimate is worth was measured on simulated incidents
+(`make calibration`); `pipeline/calibration.toml` holds the result.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from msgspec import Struct
+
+# An estimate, and the share of verdicts with it that were right.
+Point = tuple[float, float]
+# Nothing is so sure or so wrong that no later case could tell.
+MOST: Final = 0.99
+
+
+class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Points by rising estimate; between two of them the line that joins them. Without points an estimate stands.
+
+    `on`: what it was measured on. `unknown`: of verdicts that name no cause.
+    """
+
+    on: str = ""
+    cause: list[Point] = []
+    unknown: list[Point] = []
+
+    def of(self, estimate: float, *, is_known: bool) -> float:
+        """The share of verdicts with this estimate that are right."""
+        points = self.cause if is_known else self.unknown
+        if not points:
+            return estimate
+        after = bisect_left(points, (estimate, 0.0))
+        if after in (0, len(points)):
+            return points[min(after, len(points) - 1)][1]
+        (x0, y0), (x1, y1) = points[after - 1], points[after]
+        return y0 + (y1 - y0) * (estimate - x0) / (x1 - x0)
+
+
+def fitted(verdicts: Sequence[tuple[float, bool]]) -> list[Point]:
+    """The rising points that fit estimates and whether each was right best (pool adjacent violators).
+
+    A share of few verdicts is drawn to one half as if two more, one of them right, had been seen.
+    """
+    pools: list[_Pool] = []
+    for estimate, group in groupby(sorted(verdicts), key=lambda verdict: verdict[0]):
+        results = [right for _, right in group]
+        pools.append(_Pool(first=estimate, last=estimate, count=len(results), right=sum(results)))
+        while len(pools) > 1 and pools[-2].share >= pools[-1].share:
+            b, a = pools.pop(), pools.pop()
+            pools.append(_Pool(first=a.first, last=b.last, count=a.count + b.count, right=a.right + b.right))
+    return [(at, pool.share) for pool in pools for at in dict.fromkeys((pool.first, pool.last))]
+
+
+class _Pool(Struct, frozen=True, kw_only=True):
+    """Verdicts with estimates from `first` to `last`."""
+
+    first: float
+    last: float
+    count: int
+    right: int
+
+    @property
+    def share(self) -> float:
+        return round(min((self.right + 1) / (self.count + 2), MOST), 4)
