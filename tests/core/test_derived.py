@@ -168,7 +168,7 @@ def test_a_hung_task_waits_for_what_its_stack_shows(label: str, blocked_in: str 
 
 
 def _chain(class_: str, items: list[Resolved]) -> Chain:
-    (chain,) = (chain for chain in chains_of(items, RULES, placed=False) if chain.rule.class_ == class_)
+    (chain,) = (chain for chain in chains_of(items, RULES) if chain.rule.class_ == class_)
     return chain
 
 
