@@ -46,11 +46,11 @@ def all_heard(items: list[Resolved], placement: PlacementMap, reporting: list[st
     """Whether every node of the job has lines of it among these. `reporting`: nodes that report themselves; where no
     line says how many ranks there are, one that prints nothing of the job may have others.
     """
-    seen = _seen(items, placement)
-    homes = _homes(items, placement)
+    heard = {*placement.nodes(), *_printing(items, placement)}
     if placement.listed:
-        return {*placement.nodes(), *_printing(items, placement)}.issuperset(placement.listed)
-    return seen == "all" or (seen == "no gap" and homes.issuperset(map(placement.name, reporting)))
+        return heard.issuperset(placement.listed)
+    seen = _seen(items, placement)
+    return seen == "all" or (seen == "no gap" and heard.issuperset(map(placement.name, reporting)))
 
 
 def _is_own_risk(chain: Chain) -> bool:

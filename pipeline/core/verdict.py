@@ -138,9 +138,7 @@ def _concluded(
     provable = [item for item in items if item.episode.name != STALLED] if failures else items
     failures = failures or stalled
     known = _known(placement, heard=all_heard(items, placement, reported.nodes))
-    chains = [
-        chain for chain in chains_of(provable, rules, known) if chain.is_whole and not _lives_on(chain, items)
-    ]
+    chains = [chain for chain in chains_of(provable, rules, known) if chain.is_whole and not _lives_on(chain, items)]
     ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
     roots, outsiders = _not_explained(ours), _not_explained(theirs)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
