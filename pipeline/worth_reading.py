@@ -39,14 +39,16 @@ def worth_reading(
     Of a file that breaks off first those before the break, then the error is raised.
     """
     number, read_bytes, held, broken = 1, 0, None, None
-    followers = _Followers()
+    followers, dated = _Followers(), None
     try:
         for block in blocks(stream):
             if held is not None:
                 is_first = _is_first(read_bytes)
                 if is_first:
                     followers.whole(held, selector)
-                yield from _lines(held, number, selector, followers, 0 if is_first else len(held.data))
+                lines = list(_lines(held, number, selector, followers, 0 if is_first else len(held.data)))
+                yield from _after(dated, lines)
+                dated = _unread_date(held, number, lines) or (None if lines else dated)
                 number, read_bytes = number + _count(held), read_bytes + len(held.data)
             held = block
             if after_block is not None:
@@ -55,7 +57,7 @@ def worth_reading(
         broken = error
     if held is not None:
         last = held.data.rfind(b"\n", 0, max(0, len(held.data) - END_BYTES)) + 1
-        yield from _lines(held, number, selector, followers, 0 if _is_first(read_bytes) else last)
+        yield from _after(dated, list(_lines(held, number, selector, followers, 0 if _is_first(read_bytes) else last)))
     if broken is not None:
         raise broken
 
@@ -132,16 +134,36 @@ def _lines(block: Block, number: int, selector: Selector, followers: _Followers,
         number, at = number + 1, end + 1
 
 
+def _after(dated: ReadLine | None, lines: list[ReadLine]) -> list[ReadLine]:
+    """The lines of a block, behind the dated one of the block before where the first of them seems to have no stamp."""
+    return [dated, *lines] if dated is not None and lines and not _seems_dated(lines[0].data) else lines
+
+
+def _unread_date(block: Block, number: int, lines: list[ReadLine]) -> ReadLine | None:
+    """The last line with a stamp behind those of a block that are read."""
+    read_through = lines[-1].offset + len(lines[-1].data) + 1 - block.offset if lines else 0
+    span = _dated_before(block.data, len(block.data), read_through)
+    if span is None:
+        return None
+    start, end = span
+    return ReadLine(number + block.data.count(b"\n", 0, start), block.offset + start, block.data[start:end])
+
+
 def _with_stamps(data: bytes, spans: list[Span]) -> Iterator[Span]:
     """The lines, and before each that seems to have no stamp the last line that seems to have one."""
     read_through = 0
     for start, end in spans:
-        if not _STAMP.search(data, start, min(end, start + _HEAD_BYTES)):
+        if not _seems_dated(data, start, end):
             dated = _dated_before(data, start, read_through)
             if dated is not None:
                 yield dated
         yield start, end
         read_through = end + 1
+
+
+def _seems_dated(data: bytes, start: int = 0, end: int | None = None) -> bool:
+    until = start + _HEAD_BYTES
+    return _STAMP.search(data, start, until if end is None else min(end, until)) is not None
 
 
 def _is_dated(line: bytes) -> bool:
@@ -157,7 +179,7 @@ def _dated_before(data: bytes, before: int, floor: int) -> Span | None:
         start = data.rfind(b"\n", 0, end) + 1
         if start < floor:
             return None
-        if _STAMP.search(data, start, min(end, start + _HEAD_BYTES)) and _is_dated(data[start:end]):
+        if _seems_dated(data, start, end) and _is_dated(data[start:end]):
             return start, end
         end = start - 1
     return None

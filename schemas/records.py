@@ -441,6 +441,11 @@ class Event(Part, frozen=True, kw_only=True):
     count: int = 1
     alerts: bool = True
 
+    @property
+    def writer(self) -> str:
+        """The node or pod that wrote the line, which may speak of another; empty where nothing says it."""
+        return self.printer.node or self.printer.pod or ""
+
 
 class EventBatch(Record, frozen=True, kw_only=True, tag="event_batch"):
     """Events of one raw batch for one job (`job_key`), or for a node without a job (key `node:...`).

@@ -16,6 +16,7 @@ from schemas.records import (
     Gap,
     Incident,
     NodeProgress,
+    Printer,
     Progress,
     RawBatch,
     RawLine,
@@ -159,7 +160,8 @@ def event(
     shape = {
         "event_id": ident, "name": name, "node": node, "source": source, "generation": "0", "offset": offset,
         "body": f"{name} of {node}", "role": role, "count": count, "attributes": dict(attributes or {}),
-        "subject": Entity(node=node, rank=rank, local_rank=local_rank, pci_bus_id=bus, pid=pid, nic=nic), **timed,
+        "subject": Entity(node=node, rank=rank, local_rank=local_rank, pci_bus_id=bus, pid=pid, nic=nic),
+        "printer": Printer(node=node or None), **timed,
     }  # fmt: skip
     return Event(**shape)  # type: ignore[arg-type]
 

@@ -64,6 +64,15 @@ def test_a_line_without_a_stamp_brings_the_last_one_that_has_one() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_the_last_line_that_has_a_stamp_may_stand_in_the_block_before() -> None:
+    quiet = ["nothing to say, and no time"] * 60
+    for shift in range(80):
+        lines = [INFO] * (200 + shift) + ["[2026-03-04 05:06:07] warming up", *quiet, XID] + [INFO] * 200
+        kept = [line.data.decode() for line in read("\n".join(lines).encode()) if 100 < line.number < 400]
+        assert kept == ["[2026-03-04 05:06:07] warming up", XID]
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_what_is_looked_at_adds_up_to_the_file() -> None:
     looked: list[int] = []
     data = b"\n".join([INFO.encode()] * 500)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pipeline.core.causes import Condition, Link, Pattern, Rule, RuleSet, Scope, related
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, lag_ns, order
-from schemas.records import Entity
+from schemas.records import Entity, Event
 from schemas.vocabulary import EdgeOrder, StepRole
 
 SECOND_NS: Final = 1_000_000_000
@@ -98,17 +98,23 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.steps[self.root].item
 
 
-def chains_of(
-    items: list[Resolved], rules: RuleSet, *, placed: bool, nodes: Collection[str] = (), blind: Collection[str] = ()
-) -> list[Chain]:
-    """For each rule one chain per entity that shows one of its root patterns.
-
-    `placed`: it is known where every rank runs, so that what hits no rank does not explain what the ranks print.
-    `nodes`: where ranks run. `blind`: those of which no line says the GPUs of the ranks.
+class Known(Struct, frozen=True, kw_only=True):
+    """What is known of a job. `placed`: where every rank runs, so that what hits no rank does not explain what the
+    ranks print. `nodes`: where ranks run. `blind`: those of which no line says the GPUs of the ranks. `heard`: all of
+    the job was read, so that what only one of its processes says did not happen to the others.
     """
+
+    placed: bool = False
+    nodes: Collection[str] = ()
+    blind: Collection[str] = ()
+    heard: bool = False
+
+
+def chains_of(items: list[Resolved], rules: RuleSet, known: Known = Known()) -> list[Chain]:  # noqa: B008
+    """For each rule one chain per entity that shows one of its root patterns."""
     index = _ByEvent(items)
     return [
-        _Builder(rule, rules, index, placed=placed, nodes=nodes, blind=blind).build(members)
+        _Builder(rule, rules, index, known).build(members)
         for rule in rules.rules
         for members in _rarest(_roots_by_entity(rule, index))
     ]
@@ -183,19 +189,8 @@ class _ByEvent:
 class _Builder:
     """Builds one chain."""
 
-    def __init__(
-        self,
-        rule: Rule,
-        rules: RuleSet,
-        index: _ByEvent,
-        *,
-        placed: bool,
-        nodes: Collection[str],
-        blind: Collection[str],
-    ) -> None:
-        self._placed = placed
-        self._nodes = nodes
-        self._blind = blind
+    def __init__(self, rule: Rule, rules: RuleSet, index: _ByEvent, known: Known) -> None:
+        self._known = known
         self._rule = rule
         self._rules = rules
         self._index = index
@@ -214,7 +209,7 @@ class _Builder:
         patterns = [self._rule.root[which] for which, _ in members]
         self._hindsight, self._names_nobody = patterns[0].hindsight, patterns[0].names_nobody
         telling = [item for (_, item), pattern in zip(members, patterns, strict=True) if not pattern.names_nobody]
-        subject = _blamed(self._rule.scope, telling) if telling else Entity()
+        subject = _blamed(self._rule.scope, telling, heard=self._known.heard) if telling else Entity()
         self._before(root, subject)
         why = self._rule.before[0].why if self._steps else ""
         self._append(root, "cascade" if self._steps else "root", 0 if self._steps else None, why)
@@ -236,16 +231,16 @@ class _Builder:
         with it or says it, or nobody knows.
         """
         if (
-            not self._placed
+            not self._known.placed
             or self._names_nobody
             or subject.rank is not None
             or self._rule.scope in ("nic", "link", "job", "rank")
         ):
             return True
-        if self._rule.scope == "gpu" and subject.node in self._blind:
+        if self._rule.scope == "gpu" and subject.node in self._known.blind:
             # Nobody says which GPUs the ranks of the node use: this one may be theirs.
             return True
-        if self._rule.scope == "node" and subject.node in self._nodes:
+        if self._rule.scope == "node" and subject.node in self._known.nodes:
             printed = any(one.item.episode.first.source_kind == "application" for one in self._steps[:told])
             if printed or self._rule.interruption in _OF_ALL_RANKS:
                 return True
@@ -329,12 +324,14 @@ def may_precede(cause: Resolved, effect: Resolved, max_lag_s: float) -> bool:
     return lag is None or lag[0] <= max_lag_s * SECOND_NS
 
 
-def _blamed(scope: Scope, items: list[Resolved]) -> Entity:
+def _blamed(scope: Scope, items: list[Resolved], *, heard: bool) -> Entity:
     """Who a rule blames. Of a connection both ends; the one end that several failed connections have in common; the
     node whose own kernel says it.
     """
-    if scope in ("job", "node"):
-        return _agreed(scope, items)
+    if scope == "job":
+        return _only_one(items, heard=heard)
+    if scope == "node":
+        return _of_node(items)
     if scope != "link":
         return culprit_of(scope, [item.subject for item in items])
     kernel = next((item.subject for item in items if item.episode.first.source_kind == "kernel"), None)
@@ -353,23 +350,49 @@ def _blamed(scope: Scope, items: list[Resolved]) -> Entity:
 
 # What names a node; the rest of an entity names something on it.
 _OF_NODES: Final = ("node", "machine_id", "switch", "nvlink_domain")
+_FIELDS: Final = Entity.__struct_fields__
 
 
-def _agreed(scope: Scope, items: list[Resolved]) -> Entity:
-    """What all the lines that name anybody agree on. A node's name comes from the preferred line, and of the rest what
-    its lines agree on beyond who printed them: whoever reports a fault of the node is not at fault for it.
+def _only_one(items: list[Resolved], *, heard: bool) -> Entity:
+    """Of what concerns the whole job: what the lines agree on that name another node than that of who printed them.
+    Else, where all of the job was read, what all agree on that name anybody: it did not happen elsewhere.
     """
-    named = [item for item in items if item.subject != Entity()]
+    told = [item.subject for item in items if _tells_of_another(item.episode.first)]
+    if told or not heard:
+        return _agreed(told)
+    return _agreed([item.subject for item in items if item.subject != Entity()])
+
+
+def _tells_of_another(event: Event) -> bool:
+    return event.subject.node not in (None, event.printer.node)
+
+
+def _beyond_printer(item: Resolved) -> Entity:
+    """Whom a line names apart from who printed it, with what placement adds to that."""
+    event = item.episode.first
+    if all(getattr(event.subject, name) in (None, getattr(event.printer, name, None)) for name in _FIELDS):
+        return Entity()
+    own = {name: None for name in _FIELDS if getattr(item.subject, name) == getattr(event.printer, name, None)}
+    return msgspec.structs.replace(item.subject, **own)
+
+
+def _agreed(entities: list[Entity]) -> Entity:
+    """What all of these say alike."""
+    said = {name: {getattr(entity, name) for entity in entities} for name in _FIELDS}
+    return Entity(**{name: values.pop() for name, values in said.items() if len(values) == 1})
+
+
+def _of_node(items: list[Resolved]) -> Entity:
+    """The node, by the preferred line, and of the rest what its lines agree on beyond who printed them: whoever reports
+    a fault of the node is not at fault for it.
+    """
     said: dict[str, list[object]] = defaultdict(list)
-    for item in named:
-        printer = item.episode.first.printer
-        for name, value in msgspec.structs.asdict(item.subject).items():
-            own = value is not None and value == getattr(printer, name, None)
-            if value is not None and (scope == "job" or name in _OF_NODES or not own):
+    for item in items:
+        beyond = _beyond_printer(item)
+        for name in _FIELDS:
+            value = getattr(item.subject if name in _OF_NODES else beyond, name)
+            if value is not None:
                 said[name].append(value)
-    if scope == "job":
-        kept = {name: values[0] for name, values in said.items() if len(values) == len(named) and len(set(values)) == 1}
-        return msgspec.convert(kept, Entity)
     kept = {name: values[0] for name, values in said.items() if len(set(values)) == 1 or name in _OF_NODES}
     return msgspec.convert(kept, Entity)
 

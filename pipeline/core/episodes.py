@@ -65,6 +65,11 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
         )  # fmt: skip
 
     @property
+    def writer(self) -> str:
+        """The node that wrote the line: what many print alike each prints of itself."""
+        return self.node
+
+    @property
     def name(self) -> str:
         """What tells it from the others: its rank, else its process."""
         return str(self.rank) if self.rank is not None else f"{self.node}/{self.pid}"

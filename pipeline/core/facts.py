@@ -273,6 +273,9 @@ def _said(event: Event) -> Iterator[tuple[Place, int, Seat | None]]:
     elif event.name in _OF_LAUNCHER and subject.local_rank is not None:
         place = Place(host=subject.node, local_rank=subject.local_rank, pid=subject.pid, task=printed.task)
         yield place, trust, None
+    elif event.name == "nccl.duplicate_gpu" and (other := number(attributes.get("other_rank"))) is not None:
+        # NCCL compares the GPUs of one host.
+        yield from ((Place(host=subject.node, rank=rank), trust, None) for rank in (subject.rank, other))
     elif event.name == "torch.process_group" and (own := number(attributes.get("own_rank"))) is not None:
         yield msgspec.structs.replace(printed, rank=own), trust, None
     elif subject.rank is not None and subject.rank != printer.rank:

@@ -315,13 +315,13 @@ class Investigation:
     def _conclude(self, now_ns: int) -> list[tuple[Verdict, int]]:
         """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
-        preferred = sorted(name for name, seen in state.reporters.items() if seen.is_node)
-        placement = PlacementMap(state.facts, preferred)
+        placement = PlacementMap(state.facts, self._reporting())
         silent, stall = self._silent(now_ns), state.marks.stall(self._mark_readers(now_ns))
         state.stalled = stall is not None
         reported = Reported(
             through_ns={node: TIME_MAX_NS if s.ended else s.through_ns for node, s in state.reporters.items()},
             all_ended=self._all_ended(),
+            nodes=self._reporting(),
             silent=silent,
             stall=stall,
         )
@@ -410,8 +410,11 @@ class Investigation:
 
     def _own_nodes(self, placement: PlacementMap) -> list[str]:
         """The nodes that report themselves or that ranks run on: not those that only some line speaks of."""
-        reporting = {name for name, seen in self._state.reporters.items() if seen.is_node}
-        return sorted({placement.name(name) for name in (*reporting, *placement.nodes())})
+        return sorted({placement.name(name) for name in (*self._reporting(), *placement.nodes())})
+
+    def _reporting(self) -> list[str]:
+        """The nodes that report themselves."""
+        return sorted(name for name, seen in self._state.reporters.items() if seen.is_node)
 
     def _suffix(self, conclusion: Conclusion) -> str:
         """What tells incidents of one investigation apart; empty for the one that speaks for the job's failure."""

@@ -10,7 +10,7 @@ class Stamped(Protocol):
     """What has a place in time and in a file."""
 
     @property
-    def node(self) -> str: ...
+    def writer(self) -> str: ...
     @property
     def source(self) -> str: ...
     @property
@@ -34,8 +34,8 @@ class Stamped(Protocol):
 def order(a: Stamped, b: Stamped) -> Order:
     """`before`: a came first for certain; `after`: b did; `concurrent`: the clocks cannot say.
 
-    Readings of one clock compare exactly; lines of one source keep their order where their stamps do not contradict
-    it; everything else is decided by bounds that do not overlap.
+    Readings of one clock compare exactly; lines that one node writes to one source keep their order where their stamps
+    do not contradict it; everything else is decided by bounds that do not overlap.
     """
     readings = _on_one_clock(a, b)
     if readings is not None:
@@ -48,7 +48,7 @@ def order(a: Stamped, b: Stamped) -> Order:
         return "before"
     elif b.hi_unix_nano < a.lo_unix_nano:
         return "after"
-    if (a.node, a.source, a.generation) == (b.node, b.source, b.generation) and a.offset != b.offset:
+    if (a.writer, a.source, a.generation) == (b.writer, b.source, b.generation) and a.offset != b.offset:
         return "before" if a.offset < b.offset else "after"
     return "concurrent"
 

@@ -42,6 +42,17 @@ def at_home(
     return chains, []
 
 
+def all_heard(items: list[Resolved], placement: PlacementMap, reporting: list[str]) -> bool:
+    """Whether every node of the job has lines of it among these. `reporting`: nodes that report themselves; where no
+    line says how many ranks there are, one that prints nothing of the job may have others.
+    """
+    heard = {*placement.nodes(), *_printing(items, placement)}
+    if placement.listed:
+        return heard.issuperset(placement.listed)
+    seen = _seen(items, placement)
+    return seen == "all" or (seen == "no gap" and heard.issuperset(map(placement.name, reporting)))
+
+
 def _is_own_risk(chain: Chain) -> bool:
     """Whether the kernel of a node speaks of a process there that nobody knows to be the job's."""
     is_kernel = chain.root_item.episode.first.source_kind == "kernel"
@@ -93,7 +104,15 @@ def _homes(items: list[Resolved], placement: PlacementMap) -> set[str]:
         event = item.episode.first
         if event.name.startswith(_PLACES) and item.subject.node is not None:
             homes.add(placement.name(item.subject.node))
+    return homes | _printing(items, placement)
+
+
+def _printing(items: list[Resolved], placement: PlacementMap) -> set[str]:
+    """The nodes on which processes of the job print."""
+    nodes: set[str] = set()
+    for item in items:
+        event = item.episode.first
         if event.source_kind == "application":
             members = [member.node for member in item.episode.crowd.values()] or [event.printer.node or ""]
-            homes.update(placement.name(node) for node in members if node)
-    return homes
+            nodes.update(placement.name(node) for node in members if node)
+    return nodes

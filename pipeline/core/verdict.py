@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from pipeline.core.beside import context
 from pipeline.core.causes import Rule, RuleSet
-from pipeline.core.chains import Chain, Resolved, Step, chains_of, link_of, step
+from pipeline.core.chains import Chain, Known, Resolved, Step, chains_of, link_of, step
 from pipeline.core.companions import filled, with_companions
 from pipeline.core.derived import derive
 from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
@@ -24,7 +24,7 @@ from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.progress_marks import Stall
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped, stopped_first
-from pipeline.core.strangers import at_home
+from pipeline.core.strangers import all_heard, at_home
 from schemas.records import Entity
 from schemas.vocabulary import QUIET_CLASSES
 
@@ -106,11 +106,13 @@ class Conclusion(Struct, frozen=True, kw_only=True):
 class Reported(Struct, frozen=True, kw_only=True):
     """How far each node was read, on the reference timeline in ns; TIME_MAX_NS where it was read to its end.
 
-    `silent`: nodes of which nothing is heard any more. `stall`: marks of progress that stopped.
+    `nodes`: those that report themselves. `silent`: those of which nothing is heard any more. `stall`: marks of
+    progress that stopped.
     """
 
     through_ns: dict[str, int]
     all_ended: bool
+    nodes: list[str] = []
     silent: list[str] = []
     stall: Stall | None = None
 
@@ -138,13 +140,8 @@ def _concluded(
         # Marks that stopped are a failure where no line tells of one; else they explain nothing and need no cause.
         items = [item for item in items if item.episode.name != STALLED]
     failures = failures or stalled
-    placed = sum(entity.node is not None for entity in placement.ranks.values())
-    known = placement.world_size is not None and placed >= placement.world_size
-    chains = [
-        chain
-        for chain in chains_of(items, rules, placed=known, nodes=placement.nodes(), blind=_blind(placement))
-        if chain.is_whole and not _lives_on(chain, items)
-    ]
+    known = _known(placement, heard=all_heard(items, placement, reported.nodes))
+    chains = [chain for chain in chains_of(items, rules, known) if chain.is_whole and not _lives_on(chain, items)]
     ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
     roots, outsiders = _not_explained(ours), _not_explained(theirs)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _outside(c, placement)]
@@ -160,6 +157,14 @@ def _concluded(
         return items, [_unknown(items, failures, placement, reported, silent, flight), *_alone(loose, placement, [])]
     main, beside = _with_rivals(linked, placement)
     return items, [main, *_alone([*beside, *loose], placement, main.culprits)]
+
+
+def _known(placement: PlacementMap, *, heard: bool) -> Known:
+    placed = sum(entity.node is not None for entity in placement.ranks.values())
+    return Known(
+        placed=placement.world_size is not None and placed >= placement.world_size,
+        nodes=placement.nodes(), blind=_blind(placement), heard=heard,
+    )  # fmt: skip
 
 
 def _blind(placement: PlacementMap) -> set[str]:

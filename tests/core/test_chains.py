@@ -1,11 +1,14 @@
 """From roots to chains: which steps the clocks and the rules allow, and how many roots are looked at."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
-from pipeline.core.chains import MAX_ROOTS, Chain, Resolved, chains_of, link_of, may_precede
+from pipeline.core.chains import MAX_ROOTS, Chain, Known, Resolved, chains_of, link_of, may_precede
 from pipeline.core.episodes import of_events
 from pipeline.rules import load_rules
-from schemas.records import Entity, Event
+from schemas.records import Entity, Event, Printer
 from tests.strategies import SECOND, T0, event, lost_gpu, waited
 
 RULES = load_rules()
@@ -17,7 +20,7 @@ def _items(*events: Event) -> list[Resolved]:
 
 
 def _chains(class_: str, *events: Event) -> list[Chain]:
-    return [chain for chain in chains_of(_items(*events), RULES, placed=False) if chain.rule.class_ == class_]
+    return [chain for chain in chains_of(_items(*events), RULES) if chain.rule.class_ == class_]
 
 
 def _names(chain: Chain) -> list[str]:
@@ -174,7 +177,7 @@ def test_a_node_that_goes_off_concerns_the_ranks_that_run_there() -> None:
     lost = event("bmc.power", node="beta", role="cause", attributes={"what": "AC lost", "way": "asserted"})
     items = _items(lost, waited(0, "alpha"))
     for nodes, effects in ((("alpha", "beta"), 1), (("alpha",), 0)):
-        chains = chains_of(items, RULES, placed=True, nodes=nodes)
+        chains = chains_of(items, RULES, Known(placed=True, nodes=nodes))
         (chain,) = [c for c in chains if c.rule.class_ == "hardware/psu"]
         assert chain.effects == effects
 
@@ -183,6 +186,44 @@ def test_a_slow_gpu_may_be_a_ranks_where_nobody_says_whose_it_is() -> None:
     hot = event("gpu.clocks_reduced", node="beta", bus=BUS, role="cause", attributes={"reason": "hw thermal slowdown"})
     items = _items(hot, waited(0, "alpha"))
     for blind, effects in ((("beta",), 1), (("alpha",), 0), ((), 0)):
-        chains = chains_of(items, RULES, placed=True, nodes=("alpha", "beta"), blind=blind)
+        chains = chains_of(items, RULES, Known(placed=True, nodes=("alpha", "beta"), blind=blind))
         (chain,) = [c for c in chains if c.rule.class_ == "hardware/thermal"]
         assert chain.effects == effects
+
+
+# --- whom a rule blames -------------------------------------------------------------------------------------------
+
+
+def _printed(one: Event, **by: Any) -> Event:
+    return msgspec.structs.replace(one, printer=Printer(**by))
+
+
+def _blamed(class_: str, *events: Event, heard: bool) -> Entity:
+    chains = chains_of(_items(*events), RULES, Known(heard=heard))
+    (chain,) = [chain for chain in chains if chain.rule.class_ == class_]
+    return chain.subject
+
+
+def _stopped(node: str) -> Event:
+    one = event("elastic.signal", node=node, source=f"agent-{node}", role="cause", attributes={"signal": "15"})
+    return _printed(one, node=node)
+
+
+def test_whoever_prints_what_ended_the_job_is_named_only_where_the_others_were_read_and_do_not_print_it() -> None:
+    class_ = "external/supervisor_sigterm"
+    assert _blamed(class_, _stopped("alpha"), heard=True) == Entity(node="alpha")
+    assert _blamed(class_, _stopped("alpha"), heard=False) == Entity()
+    assert _blamed(class_, _stopped("alpha"), _stopped("beta"), heard=True) == Entity()
+
+
+def test_a_node_that_somebody_else_names_is_named_whoever_waits_for_it() -> None:
+    refused = event("slurm.launch_failed", node="gamma", source="srun", role="cause", attributes={"node": "gamma"})
+    waits = event("elastic.rendezvous.failed", source="agent", attributes={"error": "RendezvousTimeoutError"})
+    events = (_printed(refused), waits)
+    assert _blamed("infra/node_absent", *events, heard=False) == Entity(node="gamma")
+
+
+def test_a_node_at_fault_is_not_the_process_that_reports_it() -> None:
+    down = event("fabric_manager.failed", source="journal", pid=1, role="cause")
+    blamed = _blamed("hardware/fabric_manager", _printed(down, node="alpha", pid=1), heard=False)
+    assert blamed == Entity(node="alpha")

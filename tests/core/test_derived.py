@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pipeline.core.chains import Chain, Resolved, chains_of
+from pipeline.core.chains import Chain, Known, Resolved, chains_of
 from pipeline.core.derived import derive
 from pipeline.core.derived.activities import MAX_LATE_S
 from pipeline.core.derived.ranks import MAX_GAP, unheard_of
@@ -168,7 +168,7 @@ def test_a_hung_task_waits_for_what_its_stack_shows(label: str, blocked_in: str 
 
 
 def _chain(class_: str, items: list[Resolved]) -> Chain:
-    (chain,) = (chain for chain in chains_of(items, RULES, placed=False) if chain.rule.class_ == class_)
+    (chain,) = (chain for chain in chains_of(items, RULES, Known(heard=True)) if chain.rule.class_ == class_)
     return chain
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pipeline.core.order import canonical, lag_ns, order
-from schemas.records import TIME_MAX_NS, ClockStamp, Event
+from schemas.records import TIME_MAX_NS, ClockStamp, Event, Printer
 from tests.strategies import SECOND, T0, any_events, event
 
 
@@ -32,6 +32,15 @@ def test_lines_of_one_file_keep_their_order_where_stamps_are_equal() -> None:
 
 def test_lines_of_one_file_without_any_time_keep_their_order() -> None:
     assert order(event("a", at_ns=None, offset=10), event("b", at_ns=None, offset=20)) == "before"
+
+
+def test_the_order_in_a_file_counts_between_lines_of_one_writer_whomever_they_speak_of() -> None:
+    def said(of: str, offset: int, writer: str | None) -> Event:
+        one = event("a", node=of, at_ns=None, source="srun.out", offset=offset)
+        return structs.replace(one, printer=Printer(node=writer))
+
+    assert order(said("beta", 10, None), said("alpha", 20, None)) == "before"
+    assert order(said("beta", 10, "beta"), said("alpha", 20, "alpha")) == "concurrent"
 
 
 def test_a_later_generation_of_a_file_is_not_ordered_by_offset() -> None:

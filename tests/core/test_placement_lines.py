@@ -242,6 +242,12 @@ def test_label_0_alone_proves_nothing() -> None:
     assert map_of(files).subject(error).rank is None
 
 
+def test_a_rank_that_shares_the_gpu_of_another_runs_on_its_node() -> None:
+    text = "gx1:811:990 [0] init.cc:938 NCCL WARN Duplicate GPU detected : rank 1 and rank 4 both on CUDA device 1b000"
+    ranks = map_of({"job.log": text}).ranks
+    assert {rank: entity.node for rank, entity in ranks.items()} == {1: "gx1", 4: "gx1"}
+
+
 def test_the_tag_of_mpirun_is_a_rank() -> None:
     text = "[1,3]<stderr>:RuntimeError: CUDA error: an illegal memory access was encountered"
     assert sorted(map_of({"job.log": text}).ranks) == [3]

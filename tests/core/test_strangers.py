@@ -5,6 +5,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from pipeline.core.chains import Resolved
+from pipeline.core.episodes import of_events
+from pipeline.core.facts import Facts
+from pipeline.core.placement import PlacementMap
+from pipeline.core.strangers import all_heard
 from schemas.records import Event, Incident
 from tests.core.concluding import concluded
 from tests.strategies import (
@@ -87,3 +92,34 @@ def test_a_step_cancelled_for_a_failed_node_names_its_first_node_not_the_failed_
     assert alone.why_unknown
     named = concluded(*_ranks("a.", 2), cancelled, failed)
     assert (named.class_, _nodes_of(named)) == ("infra/node_failure", ["node-b"])
+
+
+# --- whether all of the job was read ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ranks", "world", "reporting", "heard"),
+    [
+        ("aabb", 4, ["node-a", "node-b", "node-x"], True),  # node-x has no rank
+        ("aa..", 4, ["node-a"], False),
+        ("aa", None, ["node-a"], True),
+        ("aa", None, ["node-a", "node-x"], False),  # nobody knows whether node-x has ranks
+        (".a", None, ["node-a"], False),
+    ],
+)
+def test_a_job_was_heard_where_no_node_may_have_ranks_of_which_nothing_was_read(
+    ranks: str, world: int | None, reporting: list[str], heard: bool
+) -> None:
+    lines = [
+        event("train.step", node=f"node-{name}", source=f"rank{rank}", rank=rank, role="context")
+        for rank, name in enumerate(ranks) if name != "."
+    ]  # fmt: skip
+    if world:
+        lines.append(event("nccl.init", node="node-a", rank=0, role="context", source="rank0", offset=3,
+                           attributes={"rank": "0", "nranks": str(world)}))  # fmt: skip
+    facts = Facts()
+    for line in lines:
+        facts.learn(line)
+    placement = PlacementMap(facts)
+    items = [Resolved(episode=one, subject=placement.subject(one.first)) for one in of_events(lines, {})]
+    assert all_heard(items, placement, reporting) is heard
