@@ -322,10 +322,18 @@ def _blamed(scope: Scope, items: list[Resolved]) -> Entity:
         return Entity(link=links.pop())
     common = set.intersection(*(set(link.split(BETWEEN)) for link in links)) if links else set()
     if len(common) != 1:
-        return Entity()
+        return _between(items)
     end = common.pop()
     known = any(item.subject.node == end for item in items)
     return Entity(node=end) if known else Entity(link=end)
+
+
+def _between(items: list[Resolved]) -> Entity:
+    """The two machines between which all the failed connections lie: each port has addresses of its own."""
+    known = [item for item in items if item.subject.link is not None]
+    pairs = {(item.subject.node, item.episode.attributes.get("peer")) for item in known}
+    here, there = pairs.pop() if len(pairs) == 1 else (None, None)
+    return Entity(link=BETWEEN.join(sorted((here, there)))) if here and there else Entity()
 
 
 # What names a node; the rest of an entity names something on it.

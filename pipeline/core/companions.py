@@ -138,14 +138,14 @@ _LINK_XID: Final = "74"
 _OF_PROCESSES: Final = ("software/", "resource/")
 
 
-def filled(culprit: Entity, steps: Sequence[Step], class_: str) -> Entity:
+def filled(culprit: Entity, steps: Sequence[Step], class_: str, items: Sequence[Resolved] = ()) -> Entity:
     """The culprit with identifiers that the lines of its own device or process give, all alike."""
     if culprit.nic is not None:
         # Who uses a network card is not at fault for it.
         return culprit
     lines = [one.item for one in steps if one.role in ("root", "cascade")]
     lines = [item for item in lines if _is_same_part(culprit, item.subject)]
-    own = [item.subject for item in lines]
+    own = [item.subject for item in lines] + _of_nameless_gpu(culprit, steps, items)
     pids = {int(pid) for item in lines if (pid := item.episode.attributes.get("pid", "")).isdecimal() and len(pid) < 10}
     if culprit.switch is not None and culprit.pci_bus_id is None:
         # The GPU at the other end of the failed link.
@@ -159,3 +159,21 @@ def filled(culprit: Entity, steps: Sequence[Step], class_: str) -> Entity:
         if known is None and len(said) == 1 and (name != "pid" or class_.startswith(_OF_PROCESSES)):
             added[name] = said.pop()
     return msgspec.structs.replace(culprit, **added)
+
+
+# Lines that give two names of one GPU.
+_NAMES_OF_GPU: Final = ("gpu.uuid", "gpu.serial")
+
+
+def _of_nameless_gpu(culprit: Entity, steps: Sequence[Step], items: Sequence[Resolved]) -> list[Entity]:
+    """What the file of the root also calls the GPU, where no line says on which machine it is."""
+    if culprit.node is not None or culprit.pci_bus_id is None:
+        return []
+    files = {_file(one.item) for one in steps if one.role == "root"}
+    known = (item for item in items if item.episode.name in _NAMES_OF_GPU and _file(item) in files)
+    return [i.subject for i in known if i.subject.node is None and i.subject.pci_bus_id == culprit.pci_bus_id]
+
+
+def _file(item: Resolved) -> tuple[str, str]:
+    event = item.episode.first
+    return event.source, event.generation

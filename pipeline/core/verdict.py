@@ -190,7 +190,7 @@ def _accompanied(conclusion: Conclusion, items: list[Resolved]) -> Conclusion:
     if conclusion.main:
         steps = context(steps, conclusion.root, conclusion.class_, conclusion.culprits, items)
     steps = with_companions(steps, conclusion.root, conclusion.culprits, items, speaks_for_job=conclusion.main)
-    culprits = [filled(culprit, steps, conclusion.class_) for culprit in conclusion.culprits]
+    culprits = [filled(culprit, steps, conclusion.class_, items) for culprit in conclusion.culprits]
     return msgspec.structs.replace(conclusion, steps=steps, culprits=culprits)
 
 

@@ -124,6 +124,16 @@ def test_the_end_that_all_failed_connections_share_is_named() -> None:
     assert chain.subject == Entity(node="beta")
 
 
+def test_connections_over_several_ports_of_the_same_two_machines_name_the_machines() -> None:
+    def over(port: int, peer: str) -> Event:
+        return _no_answer("beta", peer, local_gid=f"fd00::{port}", remote_gid=f"fd01::{port}")
+
+    (chain,) = _chains("network/roce_retry_exceeded", over(1, "10.9.0.1"), over(2, "10.9.0.1"))
+    assert chain.subject == Entity(link="10.9.0.1 <-> beta")
+    (chain,) = _chains("network/roce_retry_exceeded", over(1, "10.9.0.1"), over(2, "10.9.0.3"))
+    assert chain.subject == Entity()
+
+
 def test_connections_without_a_common_end_name_nobody() -> None:
     seen = [_no_answer("beta", "10.9.0.1"), _no_answer("gamma", "10.9.0.3")]
     (chain,) = _chains("network/ib_retry_exceeded", *seen)

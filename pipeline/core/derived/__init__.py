@@ -62,7 +62,7 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "noticed": ranks.noticed,
     "ports": ports.ports,
     "held": held.held,
-    "unfelt": kills.unfelt,
+    "kills": kills.kills,
     "congested": congestion.congested,
     "over": stores.over,
     "hardly_throttled": stores.hardly_throttled,
