@@ -10,7 +10,7 @@ from msgspec import Struct
 from pipeline.core.causes import Condition, Link, Pattern, Rule, RuleSet, Scope, related
 from pipeline.core.episodes import Episode
 from pipeline.core.order import canonical, lag_ns, order
-from schemas.records import Entity
+from schemas.records import Entity, Event
 from schemas.vocabulary import EdgeOrder, StepRole
 
 SECOND_NS: Final = 1_000_000_000
@@ -248,16 +248,19 @@ class _Builder:
             (link, item)
             for link in self._rule.before
             for item in self._index.matching(link)
-            if item is not root and related(link.scope, subject, item.subject) and may_precede(item, root, link)
+            if item is not root
+            and related(link.scope, *on_one_machine(subject, root.episode.first, item))
+            and may_precede(item, root, link)
         ]
         for link, item in sorted(found, key=lambda pair: canonical(pair[1].episode.first)):
             self._append(item, "cascade" if self._steps else "root", 0 if self._steps else None, link.why)
 
     def _follow(self, link: Link, subject: Entity, root: int) -> None:
+        first = self._steps[root].item.episode.first
         for item in self._index.matching(link):
-            if id(item) in self._taken or not related(link.scope, subject, item.subject):
+            if id(item) in self._taken or not related(link.scope, *on_one_machine(subject, first, item)):
                 continue
-            if item.episode.first.event_id == self._steps[root].item.episode.first.event_id:
+            if item.episode.first.event_id == first.event_id:
                 # What a comparison rests on is the line that shows it.
                 continue
             parent = self._parent(link, item, root)
@@ -283,6 +286,19 @@ class _Builder:
         self._by_name[name].append(number)
         self._by_place[name, _place(item.subject)].append(number)
         self._steps.append(step(item, role, parent, why, self._steps))
+
+
+# Stands for the one machine of a kernel log of which no line says which it is.
+_HERE: Final = "(the machine of this file)"
+
+
+def on_one_machine(entity: Entity, root: Event, item: Resolved) -> tuple[Entity, Entity]:
+    """Who is blamed for the root, and of whom a line speaks: a kernel log is of one machine, named or not."""
+    event = item.episode.first
+    nameless = entity.node is None and item.subject.node is None and root.source_kind == event.source_kind == "kernel"
+    if not nameless or (root.source, root.generation) != (event.source, event.generation):
+        return entity, item.subject
+    return msgspec.structs.replace(entity, node=_HERE), msgspec.structs.replace(item.subject, node=_HERE)
 
 
 def _near(root: Resolved, item: Resolved) -> bool:

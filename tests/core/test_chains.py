@@ -1,5 +1,6 @@
 """From roots to chains: which steps the clocks and the rules allow, and how many roots are looked at."""
 
+import msgspec
 import pytest
 
 from pipeline.core.causes import Link
@@ -199,3 +200,25 @@ def test_a_slow_gpu_may_be_a_ranks_where_nobody_says_whose_it_is() -> None:
         chains = chains_of(items, RULES, placed=True, nodes=("alpha", "beta"), blind=blind)
         (chain,) = [c for c in chains if c.rule.class_ == "hardware/thermal"]
         assert chain.effects == effects
+
+
+# --- kernel logs that name no machine -----------------------------------------------------------------------------
+
+
+def _nameless(xid: str, offset: int, *, source: str = "dmesg", **said: str) -> Event:
+    made = event("gpu.xid", source=source, offset=offset, bus=BUS, at_ns=None, attributes={"xid": xid, **said})
+    subject = msgspec.structs.replace(made.subject, node=None)
+    return msgspec.structs.replace(made, node="", subject=subject, source_kind="kernel")
+
+
+def test_lines_of_one_kernel_log_are_of_one_machine_though_none_names_it() -> None:
+    thrown, hung = _nameless("13", 10, reason="Illegal Instruction Encoding"), _nameless("109", 20)
+    (chain,) = _chains("software/illegal_instruction", thrown, hung)
+    assert _names(chain) == ["gpu.xid", "gpu.xid"]
+    assert chain.subject == Entity(pci_bus_id=BUS), "what stands for the machine is not told"
+
+
+def test_two_kernel_logs_that_name_no_machine_may_be_of_two() -> None:
+    thrown, hung = _nameless("13", 10, reason="Illegal Instruction Encoding"), _nameless("109", 20, source="other")
+    (chain,) = _chains("software/illegal_instruction", thrown, hung)
+    assert _names(chain) == ["gpu.xid"]

@@ -277,3 +277,26 @@ def test_a_kill_of_another_file_of_before_or_of_later_says_nothing_of_who_died()
     for other in (_kill(75, 200, source="syslog"), _kill(75, 50), _kill(75, 200, at_s=90)):
         assert _killed(chosen, other) == [(71, "p71")]
     assert _killed(_kill(71, 100, kind="memcg"), _kill(75, 200)) == [(71, "p71")], "new kernels print one line"
+
+
+# --- a process that holds a processor -----------------------------------------------------------------------------
+
+
+def _locked(pid: int, offset: int, seconds: int = 22) -> Event:
+    return event("host.soft_lockup", source="kern", offset=offset, pid=pid, at_ns=T0 + offset * SECOND,
+                 role="intermediate", attributes={"pid": str(pid), "seconds": str(seconds)})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lockups", "lasting"),
+    [
+        ([_locked(7, 0), _locked(7, 40), _locked(7, 80)], True),
+        ([_locked(7, 0, seconds=74)], True),
+        ([_locked(7, 0), _locked(7, 40)], False),
+        ([_locked(7, 0), _locked(8, 40), _locked(9, 80)], False),
+    ],
+)
+def test_a_process_that_is_stuck_for_a_minute_in_all_is_told_apart(lockups: list[Event], lasting: bool) -> None:
+    found = [item.episode.attributes.get("lasting") == "yes" for item in _derived(*lockups)]
+    assert any(found) is lasting
+    assert all(found) is lasting
