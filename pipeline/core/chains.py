@@ -253,17 +253,18 @@ class _Builder:
             for link in self._rule.before
             for item in self._index.matching(link)
             if item is not root
-            and related(link.scope, subject, item.subject)
+            and related(link.scope, *on_one_machine(subject, root.episode.first, item))
             and may_precede(item, root, link.max_lag_s)
         ]
         for link, item in sorted(found, key=lambda pair: canonical(pair[1].episode.first)):
             self._append(item, "cascade" if self._steps else "root", 0 if self._steps else None, link.why)
 
     def _follow(self, link: Link, subject: Entity, root: int) -> None:
+        first = self._steps[root].item.episode.first
         for item in self._index.matching(link):
-            if id(item) in self._taken or not related(link.scope, subject, item.subject):
+            if id(item) in self._taken or not related(link.scope, *on_one_machine(subject, first, item)):
                 continue
-            if item.episode.first.event_id == self._steps[root].item.episode.first.event_id:
+            if item.episode.first.event_id == first.event_id:
                 # What a comparison rests on is the line that shows it.
                 continue
             parent = self._parent(link, item, root)
@@ -301,6 +302,19 @@ class _Builder:
         self._by_name[name].append(number)
         self._by_place[name, _place(item.subject)].append(number)
         self._steps.append(step(item, role, parent, why, self._steps))
+
+
+# Stands for the one machine of a kernel log of which no line says which it is.
+_HERE: Final = "(the machine of this file)"
+
+
+def on_one_machine(entity: Entity, root: Event, item: Resolved) -> tuple[Entity, Entity]:
+    """Who is blamed for the root, and of whom a line speaks: a kernel log is of one machine, named or not."""
+    event = item.episode.first
+    nameless = entity.node is None and item.subject.node is None and root.source_kind == event.source_kind == "kernel"
+    if not nameless or (root.source, root.generation) != (event.source, event.generation):
+        return entity, item.subject
+    return msgspec.structs.replace(entity, node=_HERE), msgspec.structs.replace(item.subject, node=_HERE)
 
 
 def _near(root: Resolved, item: Resolved) -> bool:
@@ -342,10 +356,18 @@ def _blamed(scope: Scope, items: list[Resolved], *, heard: bool) -> Entity:
         return Entity(link=links.pop())
     common = set.intersection(*(set(link.split(BETWEEN)) for link in links)) if links else set()
     if len(common) != 1:
-        return Entity()
+        return _between(items)
     end = common.pop()
     known = any(item.subject.node == end for item in items)
     return Entity(node=end) if known else Entity(link=end)
+
+
+def _between(items: list[Resolved]) -> Entity:
+    """The two machines between which all the failed connections lie: each port has addresses of its own."""
+    known = [item for item in items if item.subject.link is not None]
+    pairs = {(item.subject.node, item.episode.attributes.get("peer")) for item in known}
+    here, there = pairs.pop() if len(pairs) == 1 else (None, None)
+    return Entity(link=BETWEEN.join(sorted((here, there)))) if here and there else Entity()
 
 
 # What names a node; the rest of an entity names something on it.

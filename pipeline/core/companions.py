@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from pipeline.core.chains import SECOND_NS, Resolved, Step, step
+from pipeline.core.chains import SECOND_NS, Resolved, Step, on_one_machine, step
 from pipeline.core.marks import STALLED
 from pipeline.core.order import Place, canonical, lag_ns, order
 from schemas.records import Entity, Event
@@ -74,9 +74,10 @@ def _is_own(item: Resolved, root: Resolved, culprits: Sequence[Entity], labels: 
     event = item.episode.first
     if event.role == "noise" or event.name in _HEALTHY or not _is_near(root.episode.first, event):
         return False
-    if any(_is_same_part(culprit, item.subject) for culprit in culprits):
+    pairs = [on_one_machine(culprit, root.episode.first, item) for culprit in culprits]
+    if any(_is_same_part(culprit, subject) for culprit, subject in pairs):
         return event.role != "context" or event.severity in _TELLING or event.label in labels
-    on_node = any(c.node is not None and c.node == item.subject.node for c in culprits)
+    on_node = any(culprit.node is not None and culprit.node == subject.node for culprit, subject in pairs)
     return on_node and event.source_kind != "application" and event.label in labels
 
 
@@ -139,14 +140,15 @@ _LINK_XID: Final = "74"
 _OF_PROCESSES: Final = ("software/", "resource/")
 
 
-def filled(culprit: Entity, steps: Sequence[Step], class_: str) -> Entity:
+def filled(culprit: Entity, steps: Sequence[Step], class_: str, items: Sequence[Resolved] = ()) -> Entity:
     """The culprit with identifiers that the lines of its own device or process give, all alike."""
     if culprit.nic is not None:
         # Who uses a network card is not at fault for it.
         return culprit
+    root = next((one.item.episode.first for one in steps if one.role == "root"), None)
     lines = [one.item for one in steps if one.role in ("root", "cascade")]
-    lines = [item for item in lines if _is_same_part(culprit, item.subject)]
-    own = [item.subject for item in lines]
+    lines = [i for i in lines if _is_same_part(*(on_one_machine(culprit, root, i) if root else (culprit, i.subject)))]
+    own = [item.subject for item in lines] + _names_of_gpu(culprit, steps, items)
     pids = {int(pid) for item in lines if (pid := item.episode.attributes.get("pid", "")).isdecimal() and len(pid) < 10}
     if culprit.switch is not None and culprit.pci_bus_id is None:
         # The GPU at the other end of the failed link.
@@ -160,3 +162,21 @@ def filled(culprit: Entity, steps: Sequence[Step], class_: str) -> Entity:
         if known is None and len(said) == 1 and (name != "pid" or class_.startswith(_OF_PROCESSES)):
             added[name] = said.pop()
     return msgspec.structs.replace(culprit, **added)
+
+
+# Lines that give two names of one GPU.
+_NAMES_OF_GPU: Final = ("gpu.uuid", "gpu.serial")
+
+
+def _names_of_gpu(culprit: Entity, steps: Sequence[Step], items: Sequence[Resolved]) -> list[Entity]:
+    """What the file of the root also calls the GPU: tables of GPUs hold none of machines without a name."""
+    if culprit.pci_bus_id is None:
+        return []
+    files = {_file(one.item) for one in steps if one.role == "root"}
+    known = (item for item in items if item.episode.name in _NAMES_OF_GPU and _file(item) in files)
+    return [i.subject for i in known if (i.subject.node, i.subject.pci_bus_id) == (culprit.node, culprit.pci_bus_id)]
+
+
+def _file(item: Resolved) -> tuple[str, str]:
+    event = item.episode.first
+    return event.source, event.generation

@@ -394,9 +394,16 @@ def _not_network(conclusion: Conclusion, culprits: list[Culprit]) -> str | None:
     return _filled(rule.not_network_because, culprits)
 
 
+# What stands in a sentence for an identifier that no line gives.
+_UNNAMED: Final = {
+    "node": "an unnamed node", "gpu": "an unnamed GPU", "pci_bus_id": "at an unknown address",
+    "link": "the connection", "nic": "the network adapter", "switch": "the switch",
+}  # fmt: skip
+
+
 class _Identifiers(dict[str, object]):
     def __missing__(self, key: str) -> str:
-        return "?"
+        return _UNNAMED.get(key, "?")
 
 
 def _filled(template: str, culprits: list[Culprit]) -> str:

@@ -26,10 +26,14 @@ _WITH_DATE_NS: Final = 20 * 365 * DAY_NS
 _EPOCH_UNITS: Final = {10: NS, 13: 1_000_000, 16: 1_000, 19: 1}
 MAX_DIGITS: Final = 20
 
-_MONTHS: Final = {
-    "Jan": 1, "Feb": 2, "Mar": 3, "Apr": 4, "May": 5, "Jun": 6,
-    "Jul": 7, "Aug": 8, "Sep": 9, "Oct": 10, "Nov": 11, "Dec": 12,
-}  # fmt: skip
+# journalctl writes the month in the language of whoever calls it: names of the C library's languages, without the dot.
+_MONTH_NAMES: Final = (
+    "Jan jan janv ene gen sty янв", "Feb feb févr fev lut фев", "Mar mar mars mrt Mär mär мар",
+    "Apr apr avril april abr kwi апр", "May may Mai mai mei mag maj май мая", "Jun jun juin juni giu cze июн",
+    "Jul jul juil juli lug lip июл", "Aug aug août ago sie авг", "Sep sep sept set wrz сен",
+    "Oct oct Okt okt ott out paź окт", "Nov nov lis ноя", "Dec dec Dez dez déc dic des gru дек",
+)  # fmt: skip
+_MONTHS: Final = {name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -139,7 +143,7 @@ def _days(groups: Mapping[str, str | None]) -> int | None:
     if groups.get("day") is None:
         return 0
     year, short, name = groups.get("year"), groups.get("year_short"), groups.get("month_name")
-    month = _MONTHS.get(name, 0) if name else _int(groups.get("month"))
+    month = _MONTHS.get(name.removesuffix("."), 0) if name else _int(groups.get("month"))
     return days_of(int(year) if year else 2000 + int(short) if short else PLACEHOLDER_YEAR, month, _int(groups["day"]))
 
 

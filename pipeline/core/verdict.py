@@ -4,6 +4,7 @@ Pure and order-independent: the same episodes and facts give the same conclusion
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from pipeline.core.derived.launcher import ended_first
 from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.episodes import Episode
 from pipeline.core.marks import STALLED
+from pipeline.core.nameless import File, machines_of, told_where
 from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.progress_marks import Stall
@@ -126,7 +128,8 @@ def conclude(episodes: list[Episode], placement: PlacementMap, rules: RuleSet, r
 def _concluded(
     episodes: list[Episode], placement: PlacementMap, rules: RuleSet, reported: Reported
 ) -> tuple[list[Resolved], list[Conclusion]]:
-    items = [_resolved(episode, placement) for episode in episodes]
+    machines = machines_of(episodes, placement)
+    items = [_resolved(episode, placement, machines) for episode in episodes]
     flight = flight_evidence(items, placement)
     items = flight.items
     silent = flight.silent or _silent_ranks(items, placement, reported)
@@ -178,8 +181,9 @@ def _is_said_by_the_job(chain: Chain) -> bool:
     return chain.rule.class_ not in QUIET_CLASSES and chain.root_item.episode.first.source_kind == "application"
 
 
-def _resolved(episode: Episode, placement: PlacementMap) -> Resolved:
-    subject = link_of(placement.subject(episode.first), episode.attributes)
+def _resolved(episode: Episode, placement: PlacementMap, machines: Mapping[File, str]) -> Resolved:
+    subject = told_where(placement.subject(episode.first), episode.first, machines, placement)
+    subject = link_of(subject, episode.attributes)
     if len(episode.crowd) < 2:
         return Resolved(episode=episode, subject=subject)
     members = episode.crowd.values()
@@ -197,7 +201,7 @@ def _accompanied(conclusion: Conclusion, items: list[Resolved]) -> Conclusion:
     if conclusion.main:
         steps = context(steps, conclusion.root, conclusion.class_, conclusion.culprits, items)
     steps = with_companions(steps, conclusion.root, conclusion.culprits, items, speaks_for_job=conclusion.main)
-    culprits = [filled(culprit, steps, conclusion.class_) for culprit in conclusion.culprits]
+    culprits = [filled(culprit, steps, conclusion.class_, items) for culprit in conclusion.culprits]
     return msgspec.structs.replace(conclusion, steps=steps, culprits=culprits)
 
 

@@ -124,6 +124,16 @@ def test_the_end_that_all_failed_connections_share_is_named() -> None:
     assert chain.subject == Entity(node="beta")
 
 
+def test_connections_over_several_ports_of_the_same_two_machines_name_the_machines() -> None:
+    def over(port: int, peer: str) -> Event:
+        return _no_answer("beta", peer, local_gid=f"fd00::{port}", remote_gid=f"fd01::{port}")
+
+    (chain,) = _chains("network/roce_retry_exceeded", over(1, "10.9.0.1"), over(2, "10.9.0.1"))
+    assert chain.subject == Entity(link="10.9.0.1 <-> beta")
+    (chain,) = _chains("network/roce_retry_exceeded", over(1, "10.9.0.1"), over(2, "10.9.0.3"))
+    assert chain.subject == Entity()
+
+
 def test_connections_without_a_common_end_name_nobody() -> None:
     seen = [_no_answer("beta", "10.9.0.1"), _no_answer("gamma", "10.9.0.3")]
     (chain,) = _chains("network/ib_retry_exceeded", *seen)
@@ -227,3 +237,25 @@ def test_a_node_at_fault_is_not_the_process_that_reports_it() -> None:
     down = event("fabric_manager.failed", source="journal", pid=1, role="cause")
     blamed = _blamed("hardware/fabric_manager", _printed(down, node="alpha", pid=1), heard=False)
     assert blamed == Entity(node="alpha")
+
+
+# --- kernel logs that name no machine -----------------------------------------------------------------------------
+
+
+def _nameless(xid: str, offset: int, *, source: str = "dmesg", **said: str) -> Event:
+    made = event("gpu.xid", source=source, offset=offset, bus=BUS, at_ns=None, attributes={"xid": xid, **said})
+    subject = msgspec.structs.replace(made.subject, node=None)
+    return msgspec.structs.replace(made, node="", subject=subject, source_kind="kernel")
+
+
+def test_lines_of_one_kernel_log_are_of_one_machine_though_none_names_it() -> None:
+    thrown, hung = _nameless("13", 10, reason="Illegal Instruction Encoding"), _nameless("109", 20)
+    (chain,) = _chains("software/illegal_instruction", thrown, hung)
+    assert _names(chain) == ["gpu.xid", "gpu.xid"]
+    assert chain.subject == Entity(pci_bus_id=BUS), "what stands for the machine is not told"
+
+
+def test_two_kernel_logs_that_name_no_machine_may_be_of_two() -> None:
+    thrown, hung = _nameless("13", 10, reason="Illegal Instruction Encoding"), _nameless("109", 20, source="other")
+    (chain,) = _chains("software/illegal_instruction", thrown, hung)
+    assert _names(chain) == ["gpu.xid"]

@@ -81,3 +81,19 @@ def test_a_switch_gets_the_one_gpu_at_the_other_end_of_the_failed_link() -> None
     steps = [Step(item=link, role="cascade") for link in links]
     assert filled(switch, steps[:1], "hardware/nvswitch_sxid").pci_bus_id == BUS
     assert filled(switch, steps, "hardware/nvswitch_sxid").pci_bus_id is None
+
+
+def test_a_gpu_of_a_nameless_machine_gets_the_names_that_its_own_file_gives() -> None:
+    def line(name: str, *, source: str, **of: str) -> Resolved:
+        made = msgspec.structs.replace(event(name, source=source, node=""), node="")
+        subject = msgspec.convert({"pci_bus_id": BUS, **of}, Entity)
+        return Resolved(episode=_items(made)[0].episode, subject=subject)
+
+    lost, gpu = line("gpu.xid", source="a/dmesg"), Entity(pci_bus_id=BUS)
+    named = [line("gpu.uuid", source="a/dmesg", gpu_uuid="GPU-7"), line("gpu.serial", source="a/dmesg", serial="991")]
+    other = [line("gpu.uuid", source="b/dmesg", gpu_uuid="GPU-8")]
+    one = filled(gpu, [Step(item=lost, role="root")], "hardware/gpu_xid_79", [lost, *named, *other])
+    assert (one.gpu_uuid, one.serial) == ("GPU-7", "991")
+    assert filled(gpu, [Step(item=lost, role="root")], "hardware/gpu_xid_79", [lost, *other]).gpu_uuid is None
+    twice = [*named, line("gpu.uuid", source="a/dmesg", gpu_uuid="GPU-9")]
+    assert filled(gpu, [Step(item=lost, role="root")], "hardware/gpu_xid_79", [lost, *twice]).gpu_uuid is None

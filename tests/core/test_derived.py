@@ -248,3 +248,55 @@ def test_the_ranks_of_the_agent_of_task_0_begin_at_0(task: int | None, rank: int
     ended = _ended(811, local_rank=1)
     ended = msgspec.structs.replace(ended, printer=Printer(task=task))
     assert _found("elastic.failed", _derived(ended)) == [rank]
+
+
+# --- whom the kernel killed ---------------------------------------------------------------------------------------
+
+
+def _kill(pid: int, offset: int, *, at_s: int = 0, source: str = "kern", **said: str) -> Event:
+    return event("host.oom.kill", source=source, offset=offset, pid=pid, at_ns=T0 + at_s * SECOND, role="cause",
+                 attributes={"pid": str(pid), "process": f"p{pid}", **said})  # fmt: skip
+
+
+def _killed(*events: Event) -> list[tuple[int | None, str]]:
+    items = [item for item in _derived(*events) if "kind" in item.episode.attributes]
+    return [(item.subject.pid, item.episode.attributes["process"]) for item in items]
+
+
+def test_the_process_that_died_is_the_one_that_the_second_line_of_an_old_kernel_names() -> None:
+    chosen = _kill(71, 100, kind="memcg", score="912")
+    assert _killed(chosen, _kill(75, 200)) == [(75, "p75")]
+    assert _killed(chosen, _kill(71, 200)) == [(71, "p71")]
+    assert _killed(chosen, _kill(75, 200), _kill(80, 300, kind="memcg", score="3"), _kill(84, 400)) == [
+        (75, "p75"), (84, "p84"),
+    ]  # fmt: skip
+
+
+def test_a_kill_of_another_file_of_before_or_of_later_says_nothing_of_who_died() -> None:
+    chosen = _kill(71, 100, kind="memcg", score="912")
+    for other in (_kill(75, 200, source="syslog"), _kill(75, 50), _kill(75, 200, at_s=90)):
+        assert _killed(chosen, other) == [(71, "p71")]
+    assert _killed(_kill(71, 100, kind="memcg"), _kill(75, 200)) == [(71, "p71")], "new kernels print one line"
+
+
+# --- a process that holds a processor -----------------------------------------------------------------------------
+
+
+def _locked(pid: int, offset: int, seconds: int = 22) -> Event:
+    return event("host.soft_lockup", source="kern", offset=offset, pid=pid, at_ns=T0 + offset * SECOND,
+                 role="intermediate", attributes={"pid": str(pid), "seconds": str(seconds)})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lockups", "lasting"),
+    [
+        ([_locked(7, 0), _locked(7, 40), _locked(7, 80)], True),
+        ([_locked(7, 0, seconds=74)], True),
+        ([_locked(7, 0), _locked(7, 40)], False),
+        ([_locked(7, 0), _locked(8, 40), _locked(9, 80)], False),
+    ],
+)
+def test_a_process_that_is_stuck_for_a_minute_in_all_is_told_apart(lockups: list[Event], lasting: bool) -> None:
+    found = [item.episode.attributes.get("lasting") == "yes" for item in _derived(*lockups)]
+    assert any(found) is lasting
+    assert all(found) is lasting

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from pipeline.core.incidents import MAX_STEPS, rfc3339
 from pipeline.core.investigation import Investigation
 from pipeline.rules import load_rules
-from schemas.records import Event, Incident
+from schemas.records import Entity, Event, Incident
 from tests.strategies import (
     JOB_KEY,
     SECOND,
@@ -205,6 +206,14 @@ def test_a_culprit_of_which_little_is_known_leaves_no_question_marks() -> None:
     texts = (incident.explanation, incident.action.target, incident.action.why, incident.not_network_because or "")
 
     assert not [text for text in texts if "?" in text]
+
+
+def test_an_incident_that_names_nobody_reads_as_a_sentence() -> None:
+    lost = event("disk.lost", source="dmesg", attributes={"what": "Removing after probe failure"}, role="cause")
+    lost = msgspec.structs.replace(lost, node="", subject=Entity(), source_kind="kernel")
+    incident = _one(lost)
+    assert (incident.explanation, incident.culprits) == ("A local disk of an unnamed node was lost.", [])
+    assert "?" not in incident.action.target
 
 
 def test_braces_in_a_log_line_do_no_harm() -> None:

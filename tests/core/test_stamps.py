@@ -280,3 +280,14 @@ def test_no_numbers_raise(year: int, month: int, day: int) -> None:
 def test_no_digits_raise(groups: dict[str, str]) -> None:
     ascii_only = {key: value for key, value in groups.items() if value.isascii()}
     stamp_of({"day": "1", **ascii_only}, "x")
+
+
+@pytest.mark.parametrize(
+    ("printed", "month"),
+    [("Mär  4", 3), ("mai 04", 5), ("févr. 04", 2), ("sie 04", 8), ("11月 04", 11), ("дек 04", 12), ("gen  4", 1)],
+)
+def test_a_journal_in_another_language_has_a_date_a_host_and_a_process(printed: str, month: int) -> None:
+    parsed = parse_line(f"{printed} 07:56:59 n7 kernel: hello")
+    assert parsed.stamp is not None
+    assert parsed.stamp.ns == unix_ns(2000, month, 4, 7, 56, 59)
+    assert (parsed.node, parsed.process, parsed.body) == ("n7", "kernel", "hello")

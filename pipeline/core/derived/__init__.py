@@ -18,6 +18,7 @@ from pipeline.core.derived import (
     held,
     kills,
     launcher,
+    lockups,
     missing,
     outliers,
     ports,
@@ -41,7 +42,8 @@ EVENTS: Final = frozenset(
     )
 )  # fmt: skip
 ATTRIBUTES: Final = {
-    "host.hung_task": frozenset(("blocked_in",)), "collective.mismatch": frozenset(("differ",)),
+    "host.hung_task": frozenset(("blocked_in",)), "host.soft_lockup": frozenset(("lasting",)),
+    "collective.mismatch": frozenset(("differ",)),
     "nic.link.down": frozenset(("layer",)), "ib.port.down": frozenset(("layer",)), **flight.ATTRIBUTES,
     compare.VERSION_DIFFERS: frozenset(("component", "numbers")), compare.TRANSPORT_DIFFERS: frozenset(("numbers",)),
     missing.GPU_MISSING: frozenset(("against", "numbers")), outliers.OUTLIER: frozenset(("measure", "numbers")),
@@ -62,7 +64,8 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "noticed": ranks.noticed,
     "ports": ports.ports,
     "held": held.held,
-    "unfelt": kills.unfelt,
+    "kills": kills.kills,
+    "lasting": lockups.lasting,
     "congested": congestion.congested,
     "over": stores.over,
     "hardly_throttled": stores.hardly_throttled,

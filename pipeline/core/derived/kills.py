@@ -1,4 +1,4 @@
-"""Whether the job felt what the kernel killed."""
+"""Whom the kernel killed, and whether the job felt it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,8 +7,12 @@ import msgspec
 
 from pipeline.core.chains import Resolved
 from pipeline.core.derived.scene import Changes, Scene
+from pipeline.core.order import lag_ns
+from schemas.records import Entity, Event
 
 UNFELT: Final = ", unfelt"
+# The two lines of one kill are printed at once.
+_SAME_KILL_NS: Final = 1_000_000_000
 # The attribute of a kernel's record that says why it killed.
 _RECORDS: Final[Mapping[str, str]] = {"host.oom.kill": "kind", "host.oom.constraint": "constraint"}
 # Ends that a process killed by the kernel leaves behind, by event and attribute.
@@ -26,19 +30,49 @@ _BY_NAME: Final = ("dataloader.killed", "slurm.oom", "pod.oom_killed", "containe
 _REPORTS: Final = ("elastic.failed", "elastic.rank_failed", "slurm.task_exit", "launcher.rank_failed", "launcher.exit")
 
 
-def unfelt(scene: Scene) -> Changes:
-    """Kills that nothing of the job tells of, though it tells how its processes ended: perhaps somebody else's."""
-    if not scene.named(*_REPORTS) or _is_felt(scene):
-        return
+def kills(scene: Scene) -> Changes:
+    """Who was killed where two lines tell of one kill, and kills that nothing of the job tells of, though it tells how
+    its processes ended: perhaps somebody else's.
+    """
+    strange = bool(scene.named(*_REPORTS)) and not _is_felt(scene)
     ours = {(entity.node, entity.pid) for entity in scene.placement.ranks.values() if entity.pid is not None}
     for name, attribute in _RECORDS.items():
         for item in scene.named(name):
-            said = item.episode.attributes.get(attribute, "")
-            if said and (item.subject.node, item.subject.pid) not in ours and item.subject.rank is None:
-                event = item.episode.first
-                event = msgspec.structs.replace(event, attributes={**event.attributes, attribute: f"{said}{UNFELT}"})
-                episode = msgspec.structs.replace(item.episode, first=event)
-                yield id(item), [Resolved(episode=episode, subject=item.subject)]
+            found = _of_victim(item, scene)
+            said = found.episode.attributes.get(attribute, "")
+            if strange and said and (found.subject.node, found.subject.pid) not in ours and found.subject.rank is None:
+                found = _with(found, {attribute: f"{said}{UNFELT}"}, found.subject)
+            if found is not item:
+                yield id(item), [found]
+
+
+def _of_victim(item: Resolved, scene: Scene) -> Resolved:
+    """A kill as of the process that died. Kernels before 5.0 first name the process they chose, then the one they
+    killed, which may be a child of it.
+    """
+    if "score" not in item.episode.attributes:
+        return item
+    first = item.episode.first
+    others = [other for other in scene.named("host.oom.kill") if "kind" not in other.episode.attributes]
+    others = [other for other in others if _comes_next(first, other.episode.first)]
+    victim = min(others, key=lambda other: other.episode.first.offset, default=None)
+    if victim is None or victim.subject.pid in (None, item.subject.pid):
+        return item
+    said = {name: victim.episode.attributes[name] for name in ("pid", "process")}
+    return _with(item, said, victim.subject)
+
+
+def _comes_next(chosen: Event, killed: Event) -> bool:
+    if (chosen.source, chosen.generation) != (killed.source, killed.generation) or killed.offset < chosen.offset:
+        return False
+    lag = lag_ns(chosen, killed)
+    return lag is None or lag[0] <= _SAME_KILL_NS
+
+
+def _with(item: Resolved, said: Mapping[str, str], subject: Entity) -> Resolved:
+    event = item.episode.first
+    event = msgspec.structs.replace(event, attributes={**event.attributes, **said})
+    return Resolved(episode=msgspec.structs.replace(item.episode, first=event), subject=subject)
 
 
 def _is_felt(scene: Scene) -> bool:

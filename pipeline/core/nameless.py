@@ -1,0 +1,55 @@
+"""Kernel logs of which no line names the machine: whose they are, as far as the job they stand beside shows it."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from pipeline.core.episodes import Episode
+from pipeline.core.placement import PlacementMap
+from schemas.records import Entity, Event
+
+# Source and generation of a file.
+File = tuple[str, str]
+
+
+def machines_of(episodes: Iterable[Episode], placement: PlacementMap) -> dict[File, str]:
+    """The machine of each kernel log without a name, where exactly one can be it: where a process of the job has the
+    number that a line gives, and its GPU if the line gives one; else, of one such log, the only machine on which the
+    job is known to run.
+    """
+    pairs: dict[File, set[tuple[int, str | None]]] = {}
+    for event in (episode.first for episode in episodes):
+        if event.source_kind == "kernel" and not event.node and event.subject.node is None:
+            pairs.setdefault((event.source, event.generation), set()).update(_process(event))
+    ranks = placement.ranks.values()
+    found: dict[File, str] = {}
+    for file, said in pairs.items():
+        nodes = {r.node for r in ranks if r.node and ((r.pid, r.pci_bus_id) in said or (r.pid, None) in said)}
+        nodes = nodes or (_only_machine(placement) if len(pairs) == 1 else set())
+        if len(nodes) == 1:
+            found[file] = nodes.pop()
+    return found
+
+
+def _process(event: Event) -> Iterable[tuple[int, str | None]]:
+    """The process that a line is about, or that it names together with a GPU."""
+    pid = event.attributes.get("pid", "")
+    if event.subject.pci_bus_id is not None and pid.isdecimal() and len(pid) < 10:
+        yield int(pid), event.subject.pci_bus_id
+    elif event.subject.pci_bus_id is None and event.subject.pid is not None:
+        yield event.subject.pid, None
+
+
+def _only_machine(placement: PlacementMap) -> set[str]:
+    """The one machine on which all ranks run, which are numbered from 0 without gaps up to the size of the job."""
+    ranks, nodes = placement.ranks, {rank.node for rank in placement.ranks.values()}
+    whole = sorted(ranks) == list(range(placement.world_size or len(ranks)))
+    return {node for node in nodes if node} if ranks and whole and len(nodes) == 1 else set()
+
+
+def told_where(subject: Entity, event: Event, machines: Mapping[File, str], placement: PlacementMap) -> Entity:
+    """The subject of a line of such a log, on its machine."""
+    machine = machines.get((event.source, event.generation))
+    if machine is None or subject.node is not None or event.source_kind != "kernel":
+        return subject
+    return placement.resolve(msgspec.structs.replace(subject, node=machine), event.aligned_time_unix_nano)
