@@ -328,6 +328,8 @@ def _blamed(scope: Scope, items: list[Resolved]) -> Entity:
     return Entity(node=end) if known else Entity(link=end)
 
 
+# Whom a launcher stops did nothing.
+_OF_STOPPED: Final = ("elastic.terminate", "elastic.kill")
 # What names a node; the rest of an entity names something on it.
 _OF_NODES: Final = ("node", "machine_id", "switch", "nvlink_domain")
 
@@ -336,7 +338,7 @@ def _agreed(scope: Scope, items: list[Resolved]) -> Entity:
     """What all the lines that name anybody agree on. A node's name comes from the preferred line, and of the rest what
     its lines agree on beyond who printed them: whoever reports a fault of the node is not at fault for it.
     """
-    named = [item for item in items if item.subject != Entity()]
+    named = [item for item in items if item.subject != Entity() and item.episode.name not in _OF_STOPPED]
     said: dict[str, list[object]] = defaultdict(list)
     for item in named:
         printer = item.episode.first.printer
