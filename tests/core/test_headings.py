@@ -57,7 +57,7 @@ def test_a_process_of_spawn_is_the_local_rank() -> None:
 @pytest.mark.parametrize(
     ("text", "uncaught"),
     [(SCRIPT, "true"), (CAUGHT, None), (HOOK, "true"), (HOOK.replace("]: ", "]:"), None), (RECORD, "true")],
-    ids=["from the script on", "from a function on", "the hook of torch", "the tee of torchrun", "the outermost function"],
+    ids=["from the script on", "from a function on", "the hook of torch", "the tee of torchrun", "the outermost one"],
 )
 def test_what_nobody_caught_shows_in_its_frames(text: str, uncaught: str | None) -> None:
     (event,) = _raised(text)

@@ -5,8 +5,8 @@ from tests.lines.reading import events_of
 
 LINE = (
     "[rank6]:[E310 11:21:33.160857258 ProcessGroupNCCL.cpp:629] [Rank 6] Watchdog caught collective operation timeout: "
-    "WorkNCCL(SeqNum=44, OpType=BROADCAST, NumelIn=112, NumelOut=112, Timeout(ms)=1800000) ran for 1800010 milliseconds "
-    "before timing out."
+    "WorkNCCL(SeqNum=44, OpType=BROADCAST, NumelIn=112, NumelOut=112, Timeout(ms)=1800000) ran for 1800010 "
+    "milliseconds before timing out."
 )
 
 
