@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from pipeline.core.headings import is_exception
 from pipeline.core.parse import ParsedLine
 from schemas.signals import Match, SignalSet
 
@@ -21,6 +22,12 @@ MAX_DISTANCE: Final = 256 * 1024
 _TRACEBACK: Final = "python.traceback"
 _FRAME: Final = "python.frame"
 _FRAME_KEYS: Final = ("file", "line", "function")
+# Whoever catches an exception and prints it shows the frames from where it was caught; Python itself shows all of them,
+# and the hook of torch.distributed is asked about what nobody caught. SGLang and torch.multiprocessing catch in the
+# outermost function of a process and end it.
+_UNCAUGHT: Final = "uncaught"
+_OF_HOOK: Final = "rank_hook"
+_SCRIPT: Final = ("<module>", "_run_module_as_main", "run_scheduler_process", "_wrap")
 
 
 class Block(Struct, kw_only=True):
@@ -66,8 +73,8 @@ class Blocks:
                 self._frame(match, writer, offset)
             return None
         if match.event == _TRACEBACK:
-            self._traceback(writer, offset)
-        elif _is_exception(parsed.body):
+            self._traceback(writer, offset, uncaught=_OF_HOOK in parsed.wrappers)
+        elif is_exception(parsed.body):
             match = self._raised(match, writer, offset)
         if match.carries is not None:
             if not torn:
@@ -135,20 +142,23 @@ class Blocks:
 
     # --- tracebacks ---------------------------------------------------------------------------------------------------
 
-    def _traceback(self, writer: str, offset: int) -> None:
+    def _traceback(self, writer: str, offset: int, *, uncaught: bool) -> None:
         """A traceback begins. Two that one writer began cannot be told apart where there may be several writers."""
         block = self._near(f"{_TRACEBACK}\x1f{writer}", offset)
         begun = 0 if block is None else block.seen.get(_TRACEBACK, 0)
         block = self._open(_TRACEBACK, writer, offset)
-        block.attributes.clear()
+        block.attributes = {_UNCAUGHT: "true"} if uncaught else {}
         block.mixed = block.mixed or (not writer and begun > 0)
         block.seen[_TRACEBACK] = begun + 1 if block.mixed else 1
 
     def _frame(self, match: Match, writer: str, offset: int) -> None:
-        """The deepest frame stands last."""
+        """The deepest frame stands last; where the first one is the script itself, nobody caught the exception."""
         block = self._open(_TRACEBACK, writer, offset)
         block.seen.setdefault(_TRACEBACK, 1)
-        block.attributes = match.attributes
+        if block.attributes.get(_UNCAUGHT) or (not block.attributes and match.attributes.get("function") in _SCRIPT):
+            block.attributes = {**match.attributes, _UNCAUGHT: "true"}
+        else:
+            block.attributes = match.attributes
 
     def _raised(self, match: Match, writer: str, offset: int) -> Match:
         """The exception ends the traceback: the place that raised it is the deepest frame."""
@@ -165,12 +175,3 @@ class Blocks:
         if block.mixed or not frame or any(name in match.attributes for name in _FRAME_KEYS):
             return match
         return msgspec.structs.replace(match, attributes={**match.attributes, **frame})
-
-
-def _is_exception(body: str) -> bool:
-    """Whether a line is the last one of a traceback: the type of an exception, and what it says."""
-    name, colon, _ = body.partition(":")
-    last = name.rpartition(".")[2]
-    if not name.replace(".", "").isidentifier() or not last[:1].isupper() or last.isupper():
-        return False
-    return bool(colon) or last.endswith(("Error", "Exception", "Interrupt", "Exit", "Iteration"))

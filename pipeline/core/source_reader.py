@@ -11,11 +11,13 @@ from pipeline.core.episodes import LASTING, PROGRESS
 from pipeline.core.here import Here, Recent
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
+from pipeline.core.partials import Joined
 from pipeline.core.readings import TELEMETRY
 from pipeline.core.speakers import Speakers
 from pipeline.core.stamps import Stamp
 from pipeline.core.statements import Pending, Statement, Statements
 from pipeline.core.times import SECOND_NS, When
+from pipeline.core.wrapped import is_rest, joined, may_go_on
 from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, Printer, RawBatch, RawLine
 from schemas.signals import Match, SignalSet
 
@@ -143,6 +145,8 @@ class SourceReader:
             if whole is None:
                 continue
             parsed, match = self._lines.read(whole.line.body)
+            if self._memory.pending.wrapped is not None:
+                whole, parsed, match = self._unwrapped(whole, parsed, match)
             own = self._own_time(whole.line, parsed)
             if own is None:
                 self._remember_stamp(lines[scanned:index])
@@ -151,6 +155,7 @@ class SourceReader:
             scanned = index + 1
             statements = self._statements.of(whole, parsed, match)
             if match is None and not statements and not self._statements.is_taken:
+                self._hold(whole.line, parsed)
                 self._near_miss(whole.line, parsed, own)
             for statement in statements:
                 is_same = statement.parsed.stamp is parsed.stamp and statement.line.offset == whole.line.offset
@@ -158,6 +163,25 @@ class SourceReader:
         self._remember_stamp(lines[scanned:])
         self._cover(lines)
         self._deliver()
+
+    def _unwrapped(
+        self, whole: Joined, parsed: ParsedLine, match: Match | None
+    ) -> tuple[Joined, ParsedLine, Match | None]:
+        """The line, or the one that it is the rest of where only both together mean something."""
+        head, self._memory.pending.wrapped = self._memory.pending.wrapped, None
+        if head is None or match is not None or not is_rest(parsed):
+            return whole, parsed, match
+        for line in joined(head, whole.line):
+            again, found = self._lines.read(line.body)
+            if found is not None:
+                return Joined(line, True), again, found
+            self._memory.pending.wrapped = self._memory.pending.wrapped or line
+        return whole, parsed, match
+
+    def _hold(self, line: RawLine, parsed: ParsedLine) -> None:
+        """Keep a line that says nothing by itself and may have been broken off."""
+        if self._said.kind == "application" and self._memory.pending.wrapped is None and may_go_on(line, parsed):
+            self._memory.pending.wrapped = line
 
     def finish(self) -> None:
         """Say what the lines began, where no more of them comes."""

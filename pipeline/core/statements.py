@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from pipeline.core.blocks import Block, Blocks, writer_of
 from pipeline.core.document_kinds import Open
 from pipeline.core.documents import Documents, Flat, holds_back
+from pipeline.core.headings import Heading, headed, heading_of
 from pipeline.core.parse import ParsedLine
 from pipeline.core.partials import Joined, Partial, Partials
 from pipeline.core.pieces import Piece, is_whole, pieces
@@ -19,11 +20,16 @@ _HEAD: Final = 2
 
 
 class Pending(Struct, kw_only=True):
-    """What the lines of one source began and did not end yet."""
+    """What the lines of one source began and did not end yet.
+
+    `heading`: the writer of a traceback that goes on; `wrapped`: a line that may have been broken off.
+    """
 
     partials: dict[str, Partial] = field(default_factory=dict)
     documents: dict[str, Open] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
+    heading: Heading | None = None
+    wrapped: RawLine | None = None
 
     @property
     def waits(self) -> bool:
@@ -48,6 +54,7 @@ class Statements:
 
     def __init__(self, signals: SignalSet, pending: Pending) -> None:
         self._signals = signals
+        self._pending = pending
         self._partials = Partials(pending.partials)
         self._documents = Documents(pending.documents)
         self._blocks = Blocks(pending.blocks, signals)
@@ -58,7 +65,8 @@ class Statements:
     def wants(self, body: str) -> bool:
         """Whether a line may state anything, by itself or with others."""
         self._look = self._signals.look(body)
-        return self._look > 0 or self._documents.is_open or self._partials.is_open
+        goes_on = self._pending.heading is not None or self._pending.wrapped is not None
+        return self._look > 0 or goes_on or self._documents.is_open or self._partials.is_open
 
     def whole(self, line: RawLine) -> Joined | None:
         """The line that was just asked for, with the parts before it; None where more of it is still to come."""
@@ -70,6 +78,7 @@ class Statements:
     def of(self, whole: Joined, parsed: ParsedLine, match: Match | None) -> list[Statement]:
         """What a line states. `match` is what its body means where it is whole."""
         self.is_taken = False
+        parsed = self._headed(parsed)
         if is_whole(parsed.body):
             if match is None and self._look < _HEAD and not self._documents.is_open:
                 return []
@@ -83,6 +92,16 @@ class Statements:
             identity = f"{whole.line.body}\x1f{piece.parsed.body}"
             found += self._of_piece(whole, piece, self._signals.match(piece.parsed.body), identity)
         return found
+
+    def _headed(self, parsed: ParsedLine) -> ParsedLine:
+        """The line, with the writer of the traceback that it belongs to where it says none."""
+        pending = self._pending
+        if pending.heading is not None:
+            told = headed(parsed, pending.heading)
+            if told is not None:
+                return told
+        pending.heading = heading_of(parsed)
+        return parsed
 
     def rest(self) -> tuple[list[Joined], list[Statement]]:
         """Lines and statements that are not complete and never will be: nothing more comes."""

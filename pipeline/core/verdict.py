@@ -25,6 +25,7 @@ from pipeline.core.nameless import File, machines_of, told_where
 from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.progress_marks import Stall
+from pipeline.core.raised import raised
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped, stopped_first
 from pipeline.core.strangers import all_heard, at_home
 from schemas.records import Entity
@@ -151,6 +152,10 @@ def _concluded(
     linked = [c for c in linked if not _waits(c, flight)]
     loose = [*(c for c in roots if not any(c is other for other in linked)), *outsiders]
     linked.sort(key=lambda c: (-_score(c, failures), canonical(c.root_item.episode.first)))
+    if not (failures or roots or outsiders):
+        failures, gone = raised(items)
+        if any(item.subject != Entity() for item in gone):
+            return items, [_gone(gone, items)]
     if not failures:
         found = _each(_one_per_entity([*linked, *loose]), placement)
         return items, [*found[:1], *(msgspec.structs.replace(c, main=False) for c in found[1:])]
@@ -321,6 +326,8 @@ def _each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
         equals = _equals(best, rest)
         if best.rule.scope in _RECORDED:
             equals = [c for c in equals if Entity() in (best.subject, c.subject)]
+        # What names nobody is of those that the same rule names, whenever it was printed.
+        equals += [c for c in rest if c.rule is best.rule and c.subject == Entity() and not any(c is e for e in equals)]
         rest = [c for c in rest if not any(c is equal for equal in equals)]
         found.append(_shared(best, equals, placement))
     return found
@@ -341,7 +348,7 @@ def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclu
     culprits = _one_card(named)
     main = msgspec.structs.replace(main, why_unknown=None if culprits else main.why_unknown)
     together = _together(main, culprits, equals)
-    if best.rule.scope in _RECORDED:
+    if best.rule.scope in _RECORDED or len(culprits) == 1:
         return together
     if len(culprits) == 2:
         return msgspec.structs.replace(together, rivals=2)
@@ -448,6 +455,23 @@ def _unknown(
     return Conclusion(
         class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
         said=sentence, why_unknown=flight.why or _why_unknown(placement, reported, alone=alone),
+    )  # fmt: skip
+
+
+def _gone(gone: list[Resolved], items: list[Resolved]) -> Conclusion:
+    """Who watches over processes says that one is gone, and nothing says why."""
+    first = min(gone, key=lambda item: canonical(item.episode.first))
+    steps = [Step(item=first, role="symptom")]
+    for item in items:
+        if item is not first and _is_of_job(item):
+            steps.append(step(item, "symptom", 0, _REPEATED, steps))
+    named = [item.subject for item in gone if item.subject != Entity()]
+    culprits = list({(_entity_text(entity), entity.pid): entity for entity in named}.values())
+    ranks = sorted({entity.rank for entity in culprits if entity.rank is not None})
+    return Conclusion(
+        class_="unknown/silent_rank", rule=None, culprits=culprits, confidence=0.5 if len(culprits) == 1 else 0.3,
+        steps=steps, silent_ranks=ranks, said="A process of the job is gone, as who watches it says; nothing says why.",
+        why_unknown="nothing says why it ended; its own last lines and the kernel log of its node would decide",
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ EVENTS: Final = frozenset(
 )  # fmt: skip
 ATTRIBUTES: Final = {
     "host.hung_task": frozenset(("blocked_in",)), "host.soft_lockup": frozenset(("lasting",)),
-    "collective.mismatch": frozenset(("differ",)),
+    "collective.mismatch": frozenset(("differ",)), "python.exception": frozenset(("uncaught",)),
     "nic.link.down": frozenset(("layer",)), "ib.port.down": frozenset(("layer",)), **flight.ATTRIBUTES,
     compare.VERSION_DIFFERS: frozenset(("component", "numbers")), compare.TRANSPORT_DIFFERS: frozenset(("numbers",)),
     missing.GPU_MISSING: frozenset(("against", "numbers")), outliers.OUTLIER: frozenset(("measure", "numbers")),

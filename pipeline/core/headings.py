@@ -1,0 +1,75 @@
+"""Tracebacks of which only the first line says who wrote them: `[… TP3] Scheduler hit an exception: Traceback …`.
+
+A logger writes one record of several lines, with its prefix before the first. The lines behind it that say nobody are
+of the same writer for as long as they look like the traceback.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pipeline.core.parse import ParsedLine
+
+_WHO: Final = ("rank", "local_rank", "task", "pid", "cuda_dev", "pg_rank", "pg", "process")
+_TRACEBACK: Final = "Traceback (most recent call last):"
+# torch.multiprocessing.spawn counts the processes of its node, one for each GPU.
+_SPAWNED: Final = re.compile(r"-- Process (?P<process>\d{1,4}) terminated with the following error:", re.ASCII)
+_CHAINED: Final = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+
+
+class Heading(Struct, kw_only=True):
+    """Who began a traceback, and whether its exception was seen: then only another one in the chain goes on with it."""
+
+    said: dict[str, int | str]
+    node: str | None = None
+    pod: str | None = None
+    ended: bool = False
+    chained: bool = False
+
+
+def heading_of(parsed: ParsedLine) -> Heading | None:
+    """What the line begins for those behind it; None where it begins no traceback or does not say who writes it."""
+    spawned = _SPAWNED.fullmatch(parsed.body)
+    if spawned is not None:
+        return Heading(said={"local_rank": int(spawned["process"])}, node=parsed.node, pod=parsed.pod, chained=True)
+    said = _said(parsed)
+    if not said or not parsed.body.endswith(_TRACEBACK):
+        return None
+    return Heading(said=said, node=parsed.node, pod=parsed.pod)
+
+
+def headed(parsed: ParsedLine, heading: Heading) -> ParsedLine | None:
+    """The line as one of the heading's writer; None where it is none of them."""
+    body = parsed.body
+    if _said(parsed) or (parsed.node, parsed.pod) != (heading.node, heading.pod):
+        return None
+    if body and not body[0].isspace():
+        is_chain = body.startswith(_CHAINED)
+        if is_chain:
+            heading.chained = True
+        elif body == _TRACEBACK and heading.chained:
+            heading.ended = heading.chained = False
+        elif heading.ended or not is_exception(body):
+            return None
+        else:
+            heading.ended = True
+    said: Any = heading.said
+    return msgspec.structs.replace(parsed, **said)
+
+
+def is_exception(body: str) -> bool:
+    """Whether a line is the last one of a traceback: the type of an exception, and what it says."""
+    name, colon, _ = body.partition(":")
+    last = name.rpartition(".")[2]
+    if not name.replace(".", "").isidentifier() or not last[:1].isupper() or last.isupper():
+        return False
+    return bool(colon) or last.endswith(("Error", "Exception", "Interrupt", "Exit", "Iteration"))
+
+
+def _said(parsed: ParsedLine) -> dict[str, int | str]:
+    return {name: value for name in _WHO if (value := getattr(parsed, name)) is not None}
