@@ -14,7 +14,7 @@ from pipeline.page_file import DEFAULT_PAGE, not_replaceable, with_page_name, wr
 from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
 from pipeline.report.words import listed, visible
-from pipeline.workers import WorkerLostError, Workers
+from pipeline.workers import WorkerLostError, Workers, look_seldom_for_cycles
 
 __all__ = ["diagnose", "with_page_name"]
 
@@ -73,6 +73,7 @@ def diagnose(
 
 
 def _diagnosed(paths: list[Path], node: str, processes: int | None) -> tuple[FolderPlan, Diagnosis]:
+    look_seldom_for_cycles()
     with Workers(processes) as workers:
         try:
             folder = plan(paths, node=node or None, workers=workers)
