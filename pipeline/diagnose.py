@@ -10,10 +10,11 @@ from msgspec import Struct
 from pipeline.core.causes import RuleSet
 from pipeline.engine import Engine
 from pipeline.folder import FolderPlan, plan
+from pipeline.node_reading import parts
 from pipeline.notes import Note
 from pipeline.progress import ReadingProgress
-from pipeline.reader import records
-from schemas.records import Gap, Incident, RawBatch
+from pipeline.workers import Workers
+from schemas.records import Gap, Incident, Progress
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
@@ -36,20 +37,29 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
 def diagnose(paths: Iterable[Path], *, node: str | None = None, rules: RuleSet | None = None) -> Diagnosis:
     """Read files and folders and conclude. Raises ManifestError for a rootrank.toml that cannot be used."""
-    return diagnose_plan(plan(paths, node=node), rules=rules)
+    with Workers(1) as alone:
+        return diagnose_plan(plan(paths, node=node), alone, rules=rules)
 
 
 def diagnose_plan(
-    folder: FolderPlan, progress: ReadingProgress | None = None, *, rules: RuleSet | None = None
+    folder: FolderPlan, workers: Workers, progress: ReadingProgress | None = None, *, rules: RuleSet | None = None
 ) -> Diagnosis:
-    """Conclude over a folder whose files are already worked out."""
-    engine, broken = Engine(rules), []
-    for keyed in records(folder, on_read=progress.read if progress is not None else None):
-        if isinstance(keyed.record, RawBatch):
-            broken += keyed.record.gaps
-        elif progress is not None:
-            progress.concluding()
-        engine.feed(keyed.key, keyed.record)
+    """Conclude over a folder whose files are already worked out. Raises WorkerLostError.
+
+    All lines come before the closing progress of any node: the verdict is worked out once, at the end.
+    """
+    engine, broken, ends = Engine(rules), list[Gap](), list[tuple[bytes, Progress]]()
+    for part in parts(folder, engine.told, workers, progress.read if progress is not None else None):
+        broken += part.gaps
+        engine.take(part.outputs)
+        if part.fold is not None and part.progress is not None:
+            engine.adopt(part.key, part.fold)
+            ends.append((part.key, part.progress))
+    if progress is not None:
+        progress.concluding()
+    engine.deliver()
+    for key, end in ends:
+        engine.feed(key, end)
     return Diagnosis(
         incidents=engine.incidents(), notes=[_note(i) for i in engine.notes()], gaps=folder.gaps,
         unreadable=[*folder.unreadable, *broken],

@@ -14,7 +14,7 @@ from pipeline.core.keys import is_node_key
 from pipeline.core.outputs import Output
 from pipeline.rules import load_rules
 from schemas import signals, topics
-from schemas.records import Incident, Verdict
+from schemas.records import Incident, Placement, Verdict
 from schemas.vocabulary import QUIET_CLASSES
 
 
@@ -25,6 +25,7 @@ class Engine:
         self._signals = signals.load()
         self._rules = rules or load_rules()
         self._nodes: dict[bytes, NodeFold] = {}
+        self._held: dict[bytes, list[Placement]] = {}
         self._investigations: dict[bytes, Investigation] = {}
         self._join = Join()
         self._incidents: dict[str, Incident] = {}
@@ -37,6 +38,32 @@ class Engine:
         pending = deque([Output(topic=topics.RAW.name, key=key, record=record)])
         while pending:
             pending.extend(self._step(pending.popleft(), now_ns))
+
+    def take(self, outputs: Iterable[Output]) -> None:
+        """Take what the fold of one node gave. What it says of other nodes is held until they are read."""
+        pending = deque[Output]()
+        for output in outputs:
+            if output.topic == topics.RAW.name and isinstance(output.record, Placement):
+                self._held.setdefault(output.key, []).append(output.record)
+                continue
+            pending.append(output)
+            while pending:
+                pending.extend(self._step(pending.popleft(), 0))
+
+    def told(self, key: bytes) -> list[Placement]:
+        """What others said of a node that is about to be read; it is not held any longer."""
+        return self._held.pop(key, [])
+
+    def adopt(self, key: bytes, fold: NodeFold) -> None:
+        """Go on with the fold of a node that was read."""
+        self._nodes[key] = fold
+
+    def deliver(self) -> None:
+        """Tell nodes what others said of them."""
+        held, self._held = self._held, {}
+        for key, placements in held.items():
+            for placement in placements:
+                self.feed(key, placement)
 
     def _step(self, message: Output, now_ns: int) -> Iterable[Output]:
         if message.topic == topics.RAW.name:

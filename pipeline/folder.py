@@ -7,6 +7,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sized
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ from pipeline.layouts import KERNEL_NAMES, Layout, host_in, is_tool, layout_of, 
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
 from pipeline.objects import holds_records, is_document, object_lines
+from pipeline.workers import TASK_BYTES, Workers
 from schemas import signals
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading, Gap
@@ -31,6 +33,9 @@ from schemas.zones import zone_offset_s
 
 SAMPLE_LINES: Final = 400
 TAIL_BYTES: Final = 32 * 1024
+# About as many bytes as so many lines have, and the end.
+SAMPLE_BYTES: Final = 96 * 1024
+TASK_FILES: Final = 256
 _ZEROS: Final = re.compile(r"\0{8,}")
 # Control characters but for tabs, ends of lines and colours: no text has them.
 _CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\x1b"))
@@ -91,25 +96,28 @@ class _Look(Struct, kw_only=True):
     said: set[str]
 
 
-def plan(paths: Iterable[Path], *, node: str | None = None) -> FolderPlan:
-    """Work out the plan of files and folders. `node` names the node of files that do not say theirs."""
+class _NotRead(Struct, frozen=True, kw_only=True):
+    """A file that is not read, and why."""
+
+    gap: Gap
+    is_unreadable: bool = False
+
+
+def plan(paths: Iterable[Path], *, node: str | None = None, workers: Workers | None = None) -> FolderPlan:
+    """Work out the plan of files and folders. `node` names the node of files that do not say theirs.
+
+    Raises WorkerLostError where `workers` look at the files and one of them is killed.
+    """
     paths = list(paths)
     manifest = manifest_of(paths)
     looks: list[_Look] = []
     gaps: list[Gap] = []
     unreadable: list[Gap] = []
-    files = [(name, path, layout_of(name)) for name, path in _files(paths, gaps, unreadable)]
-    hosts = {host for _, _, layout in files for host in possible_hosts(layout.rest)}
-    for name, path, layout in files:
-        try:
-            look = _look(name, path, layout, hosts)
-        except OSError as error:
-            unreadable.append(Gap(source=name, reason=_why(path, error)))
-            continue
-        if isinstance(look, Gap):
-            gaps.append(look)
-        else:
+    for look in _looks(_files(paths, gaps, unreadable), workers):
+        if isinstance(look, _Look):
             looks.append(look)
+        else:
+            (unreadable if look.is_unreadable else gaps).append(look.gap)
     placed = _placed(looks, manifest, node)
     datings = infer((look.times for look in looks), year=manifest.year, zone_s=zone_offset_s(manifest.time_zone))
     nodes = _nodes(placed, manifest, datings, _Jobs.of(looks, manifest, _job_name(paths)))
@@ -220,6 +228,56 @@ def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> lis
 
 
 # --- looking at one file ------------------------------------------------------------------------------------------
+
+
+# A file's name, path and layout.
+_File = tuple[str, Path, Layout]
+
+
+def _looks(named: list[tuple[str, Path]], workers: Workers | None) -> Iterator[_Look | _NotRead]:
+    """A look at every file, in order."""
+    files = [(name, path, layout_of(name)) for name, path in named]
+    hosts = {host for _, _, layout in files for host in possible_hosts(layout.rest)}
+    sizes = [_sampled(path) for _, path, _ in files] if workers is not None and workers.count > 1 else []
+    if workers is None or not workers.are_worth(sum(sizes)):
+        for file in files:
+            yield _look_or_why(file, hosts)
+        return
+    for found in workers.map(partial(_look_at, hosts), _tasks(files, sizes)):
+        yield from found
+
+
+def _sampled(path: Path) -> int:
+    """About how much of a file is looked at."""
+    try:
+        return min(path.stat().st_size, SAMPLE_BYTES)
+    except OSError:
+        return 0
+
+
+def _tasks(files: list[_File], sizes: list[int]) -> Iterator[list[_File]]:
+    task, held = list[_File](), 0
+    for file, size in zip(files, sizes, strict=True):
+        task.append(file)
+        held += size
+        if held >= TASK_BYTES or len(task) >= TASK_FILES:
+            yield task
+            task, held = [], 0
+    if task:
+        yield task
+
+
+def _look_at(hosts: set[str], files: list[_File]) -> list[_Look | _NotRead]:
+    return [_look_or_why(file, hosts) for file in files]
+
+
+def _look_or_why(file: _File, hosts: set[str]) -> _Look | _NotRead:
+    name, path, layout = file
+    try:
+        look = _look(name, path, layout, hosts)
+    except OSError as error:
+        return _NotRead(gap=Gap(source=name, reason=_why(path, error)), is_unreadable=True)
+    return _NotRead(gap=look) if isinstance(look, Gap) else look
 
 
 def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap:

@@ -174,7 +174,7 @@ class Stack:
         try:
             kafka, clickhouse_url = self._start_kafka(), self._start_clickhouse()
             self._say("creating topics and tables …")
-            asyncio.run(_prepare_kafka(kafka))
+            asyncio.run(prepare_kafka(kafka))
             self._migrate(clickhouse_url)
             web = self._start_services(kafka, clickhouse_url)
         except BaseException:
@@ -254,11 +254,12 @@ class Stack:
         ]
         for service in self.services:
             service.start()
-        _wait_for_feed(self._settings.host, port)
+        wait_for_feed(self._settings.host, port)
         return f"http://{self._settings.host}:{port}"
 
 
-async def _prepare_kafka(bootstrap: str) -> None:
+async def prepare_kafka(bootstrap: str) -> None:
+    """Create what topics are missing."""
     if not await wait_for_kafka(bootstrap, asyncio.Event()):
         raise UpError(f"Kafka at {bootstrap} does not answer")
     config = WorkerConfig(bootstrap=bootstrap)
@@ -269,7 +270,8 @@ async def _prepare_kafka(bootstrap: str) -> None:
         raise UpError(f"Kafka at {bootstrap} does not take the topics: {error}") from None
 
 
-def _wait_for_feed(host: str, port: int) -> None:
+def wait_for_feed(host: str, port: int) -> None:
+    """Return once the feed answers. Raises UpError."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         try:

@@ -8,12 +8,13 @@ import orjson
 import typer
 
 from pipeline.diagnose import Diagnosis, diagnose_plan
-from pipeline.folder import missing_in, plan
+from pipeline.folder import FolderPlan, missing_in, plan
 from pipeline.manifest import ManifestError
 from pipeline.page_file import DEFAULT_PAGE, not_replaceable, with_page_name, write_page
 from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
 from pipeline.report.words import listed, visible
+from pipeline.workers import WorkerLostError, Workers, look_seldom_for_cycles
 
 __all__ = ["diagnose", "with_page_name"]
 
@@ -34,6 +35,10 @@ def diagnose(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --html replace a file that is no such page.")] = False,
     node: Annotated[str, typer.Option(help="Node of files that do not say theirs.")] = "",
+    processes: Annotated[
+        int | None,
+        typer.Option(help="How many processes read a large folder; default: one per core, 8 at most.", min=1, max=64),
+    ] = None,
 ) -> None:
     """Find the root cause in a folder of logs.
 
@@ -51,16 +56,7 @@ def diagnose(
     if missing is not None:
         typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
-    try:
-        folder = plan(paths, node=node or None)
-    except ManifestError as error:
-        typer.echo(f"rootrank: {visible(str(error))}", err=True)
-        raise typer.Exit(USAGE) from None
-    progress = ReadingProgress(sum(len(node.sources) for node in folder.nodes))
-    try:
-        diagnosis = diagnose_plan(folder, progress)
-    finally:
-        progress.done()
+    folder, diagnosis = _diagnosed(paths, node, processes)
     _print(diagnosis, as_json=as_json)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
@@ -74,6 +70,30 @@ def diagnose(
     for problem in problems:
         typer.echo(f"rootrank: {visible(problem)}", err=True)
     raise typer.Exit(UNREADABLE if problems else FOUND if diagnosis.incidents else 0)
+
+
+def _diagnosed(paths: list[Path], node: str, processes: int | None) -> tuple[FolderPlan, Diagnosis]:
+    look_seldom_for_cycles()
+    with Workers(processes) as workers:
+        try:
+            folder = plan(paths, node=node or None, workers=workers)
+        except ManifestError as error:
+            typer.echo(f"rootrank: {visible(str(error))}", err=True)
+            raise typer.Exit(USAGE) from None
+        except WorkerLostError as error:
+            raise _lost(error) from None
+        progress = ReadingProgress(sum(len(node.sources) for node in folder.nodes))
+        try:
+            return folder, diagnose_plan(folder, workers, progress)
+        except WorkerLostError as error:
+            raise _lost(error) from None
+        finally:
+            progress.done()
+
+
+def _lost(error: WorkerLostError) -> typer.Exit:
+    typer.echo(f"rootrank: {visible(str(error))}", err=True)
+    return typer.Exit(UNREADABLE)
 
 
 def _write_page(diagnosis: Diagnosis, file: Path, paths: list[Path]) -> list[str]:

@@ -64,6 +64,11 @@ class NodeFold:
         self._state = state or NodeState()
 
     @property
+    def state(self) -> NodeState:
+        """All that it knows."""
+        return self._state
+
+    @property
     def wants_snapshot(self) -> bool:
         """Nothing here is worth a snapshot out of turn."""
         return False

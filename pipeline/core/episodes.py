@@ -120,18 +120,24 @@ MAX_EPISODES: Final = 20_000
 # What happens again and again is told by its beginning and its end: so many of one key, and fewer where there are many.
 MAX_OF_KEY: Final = 200
 FEW_OF_KEY: Final = 4
+# Where there is no room, of each name that is no cause the earliest: fewer and fewer of it until there is.
+MOST_OF_NAME: Final = (1_024, 256, 64)
 BODY_CHARACTERS: Final = 500
 
 
 class Episodes(Struct, kw_only=True):
-    """All episodes of an investigation; part of its snapshot."""
+    """All episodes of an investigation; part of its snapshot.
+
+    `last_of_name`: of names of which only the earliest are kept, the place of the last one that is.
+    """
 
     by_key: dict[str, list[Episode]] = {}
     kept: int = 0
     dropped: int = 0
+    last_of_name: dict[str, tuple[int, str]] = {}
 
     def add(self, event: Event, coalescing: Mapping[str, Coalescing]) -> None:
-        """Fold one event in. What comes when there is no room for another episode is counted, not kept."""
+        """Fold one event in. What there is no room for is counted, not kept."""
         if len(event.body) > BODY_CHARACTERS:
             event = msgspec.structs.replace(event, body=f"{event.body[:BODY_CHARACTERS]} …[cut]")
         how = coalescing.get(event.name)
@@ -142,7 +148,7 @@ class Episodes(Struct, kw_only=True):
             member = Member.of(event)
             fresh.crowd = {member.name: member}
         key = _key(event, how, is_crowd=is_crowd)
-        if key not in self.by_key and len(self.by_key) >= MAX_EPISODES:
+        if key not in self.by_key and not self._has_room(fresh, key):
             self.dropped += event.count
             return
         known = self.by_key.setdefault(key, [])
@@ -159,6 +165,36 @@ class Episodes(Struct, kw_only=True):
         while len(known) > most:
             self.dropped += known.pop(len(known) // 2).count
             self.kept -= 1
+
+    def _has_room(self, fresh: Episode, key: str) -> bool:
+        """Whether there is room for another key. A storm of symptoms takes none from the causes that come after it."""
+        last = self.last_of_name.get(fresh.name)
+        if last is not None and (fresh.start_ns, key) > last:
+            return False
+        if len(self.by_key) < MAX_EPISODES or (fresh.first.role == "cause" and len(self.by_key) < 2 * MAX_EPISODES):
+            return True
+        for most in MOST_OF_NAME:
+            self._thin(most)
+            if len(self.by_key) < MAX_EPISODES:
+                break
+        last = self.last_of_name.get(fresh.name)
+        return len(self.by_key) < MAX_EPISODES and (last is None or (fresh.start_ns, key) <= last)
+
+    def _thin(self, most: int) -> None:
+        """Of each name keep the earliest few. What is compared among all, and causes, stay."""
+        by_name: dict[str, list[tuple[int, str]]] = {}
+        for key, known in self.by_key.items():
+            first = known[0]
+            if first.first.role != "cause" and first.readings is None and first.first.label != PROGRESS:
+                by_name.setdefault(first.name, []).append((first.start_ns, key))
+        for name, places in by_name.items():
+            if len(places) > most:
+                places.sort()
+                for _, key in places[most:]:
+                    gone = self.by_key.pop(key)
+                    self.kept -= len(gone)
+                    self.dropped += sum(episode.count for episode in gone)
+                self.last_of_name[name] = places[most - 1]
 
     def sorted(self) -> list[Episode]:
         """All episodes in canonical order."""

@@ -119,6 +119,7 @@ class Investigation:
         self._looked_ns = 0
         self._backfilled = set(state.backfilled)
         self._holder = ""
+        self._is_node = keys.is_node_key(state.key, keys.run_of(state.key))
 
     @classmethod
     def new(cls, rules: RuleSet, version: str, key: str) -> "Investigation":
@@ -358,10 +359,6 @@ class Investigation:
         for bout in bouts(episodes, BOUT_NS) if self._is_node else [episodes]:
             for conclusion in conclude(bout, placement, self._rules, reported):
                 yield bout, conclusion
-
-    @property
-    def _is_node(self) -> bool:
-        return keys.is_node_key(self._state.key, keys.run_of(self._state.key))
 
     def _left_out(self, silent: list[str]) -> list[Gap]:
         """The reporters that do not hold the watermark, and why."""

@@ -6,6 +6,7 @@ where nobody says the year, the date, the zone or when the node was started, who
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -82,7 +83,7 @@ class Sample(Struct, kw_only=True):
                 self.pairs.append(Pair(boot_ns, stamp))
             self.pairs.extend(_stated_pairs(boot_ns, parsed.body))
         if len(parsed.body) >= TELLING_CHARACTERS and (stamp is not None or boot_ns is not None):
-            key = hash(parsed.body)
+            key = _number(parsed.body)
             self.bodies[key] = None if key in self.bodies else (stamp, boot_ns)
 
     @property
@@ -109,6 +110,11 @@ class Sample(Struct, kw_only=True):
     def _count_day(self, stamp: Stamp | None) -> None:
         if stamp is not None and stamp.has_year and EARLIEST_NS <= stamp.ns < LATEST_NS:
             self.days[stamp.ns // DAY_NS] += 1
+
+
+def _number(body: str) -> int:
+    """A number of a text, the same in every process."""
+    return int.from_bytes(blake2b(body.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 def _inside(body: str) -> Stamp | None:

@@ -13,7 +13,7 @@ from pipeline.drill.layout import new_layout
 from pipeline.drill.opening import distract, noise
 from pipeline.drill.output import Written
 from pipeline.drill.registry import Chain, chains
-from pipeline.drill.story import Story
+from pipeline.drill.story import BIG, Story
 from pipeline.drill.truth import Claim, Truth, check, with_left
 
 TRUTH: Final = "truth.json"
@@ -38,7 +38,7 @@ _SIZES: Final = (
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to make. Zero ranks and an empty chain: the seed chooses. `end_ns`: when the story is over, for a live
-    drill; else it is told of some day of the past.
+    drill; else it is told of some day of the past. `brief_above`: of more ranks than these each says less.
     """
 
     seed: int
@@ -47,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     gpus_per_node: int = 0
     remove_share: float = 0.0
     end_ns: int | None = None
+    brief_above: int = BIG
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ def _tell(options: Options, begin_ns: int | None) -> _Telling:
     chain, skewed = _choose(r, options.chain)
     per_node = options.gpus_per_node or r.choice((8, 8, 8, 4))
     ranks = options.ranks or r.choices([size for size, _ in _SIZES], [weight for _, weight in _SIZES])[0]
-    story = Story(r, new_fleet(r, chain.wants, ranks, per_node, skewed=skewed, begin_ns=begin_ns))
+    story = Story(
+        r, new_fleet(r, chain.wants, ranks, per_node, skewed=skewed, begin_ns=begin_ns), brief_above=options.brief_above
+    )
     told = chain.tell(story)
     distract(story, quiet=chain.quiet, spare=told.spare)
     noise(story)

@@ -45,6 +45,8 @@ class Story:
     # Nodes that started anew, and when.
     reboots: dict[str, float] = field(default_factory=dict)
     end_s: float = 0.0
+    # Above so many ranks a collapse says the same in fewer lines.
+    brief_above: int = BIG
     _order: int = 0
 
     def ns(self, t: float) -> int:
@@ -98,7 +100,7 @@ class Story:
     @property
     def big(self) -> bool:
         """Whether lines must be few for each rank."""
-        return len(self.fleet.ranks) > BIG
+        return len(self.fleet.ranks) > self.brief_above
 
     def pick(self, *, not_first_node: bool = False) -> Rank:
         """A rank that something happens to."""

@@ -1,16 +1,18 @@
 """`make bench`: the figures of this path, each beside those of the field's tools, bare Kafka and Faust in the same run.
 
-usage: python -m tests.bench [--only reading|live] [--lines 200000] [--samples 60] [--noise 850000] [--sizes 0.1,1]
+usage: python -m tests.bench [--only reading|collapse|collapse-live|live]
+                             [--lines 200000] [--samples 60] [--noise 850000] [--sizes 0.1,1]
 """
 
 import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pipeline.up import Settings, Stack
-from tests.bench import latency, reading, throughput
+from tests.bench import collapse, latency, reading, throughput
 from tests.bench.throughput import Parts
 
 
@@ -23,17 +25,32 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--lines", type=int, default=200_000)
     options.add_argument("--samples", type=int, default=60)
-    options.add_argument("--only", choices=["reading", "live"], help="leave the other half out")
+    options.add_argument(
+        "--only", choices=["reading", "collapse", "collapse-live", "live"], help="leave the others out"
+    )
     options.add_argument("--noise", type=int, default=850_000, help="lines of noise that are read")
     options.add_argument("--sizes", default="0.1,1", help="sizes in GB that are diagnosed")
+    options.add_argument("--lead", type=float, default=420, help="seconds until the collapse that is played is over")
     given = options.parse_args()
-    if given.only != "live":
-        with tempfile.TemporaryDirectory(prefix="rootrank-bench-") as name:
-            for row in reading.measure(Path(name), given.noise, [float(size) for size in given.sizes.split(",")]):
-                sys.stdout.write(row + "\n")
-                sys.stdout.flush()
-    if given.only == "reading":
-        return
+    wanted = ["reading", "collapse", "collapse-live", "live"] if given.only is None else [given.only]
+    if "reading" in wanted:
+        _print(lambda folder: reading.measure(folder, given.noise, [float(size) for size in given.sizes.split(",")]))
+    if "collapse" in wanted:
+        _print(lambda folder: collapse.post_mortem(folder, [1, 2]))
+    if "collapse-live" in wanted:
+        _print(lambda folder: collapse.live(folder, given.lead))
+    if "live" in wanted:
+        _live(given)
+
+
+def _print(measure: Callable[[Path], Iterable[str]]) -> None:
+    with tempfile.TemporaryDirectory(prefix="rootrank-bench-") as name:
+        for row in measure(Path(name)):
+            sys.stdout.write(row + "\n")
+            sys.stdout.flush()
+
+
+def _live(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="rootrank-bench-") as name:
         folder = Path(name)
         stack = Stack(Settings(data=folder / "data"), _say)

@@ -1,5 +1,6 @@
 """Episodes: what coalesces, and that the order of arrival does not matter."""
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,3 +101,28 @@ def test_what_happens_again_and_again_is_told_by_its_beginning_and_its_end(monke
     assert len(kept) == episodes.kept == 10
     assert (min(kept), max(kept)) == (0, 99)
     assert episodes.dropped == 90
+
+
+def _storm(count: int) -> list[Event]:
+    return [event("process.abort", node=f"n{n}", at_ns=T0 + n * SECOND, role="symptom", offset=n) for n in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_of_symptoms_leaves_room_for_what_comes_after_it(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr("pipeline.core.episodes.MAX_EPISODES", 40)
+    monkeypatch.setattr("pipeline.core.episodes.MOST_OF_NAME", (16, 8))
+    episodes, storm = Episodes(), random.Random(seed).sample(_storm(300), 300)
+    for one in [*storm, event("host.oom.kill", node="m", at_ns=T0 + 900 * SECOND, role="cause", offset=1)]:
+        episodes.add(one, HOW)
+    kept = [episode.first.node for episode in episodes.sorted()]
+    assert kept[:16] == [f"n{n}" for n in range(16)]
+    assert kept[-1] == "m"
+    assert sum(episode.count for episode in episodes.sorted()) + episodes.dropped == 301
+
+
+def test_causes_are_not_thinned_and_not_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.core.episodes.MAX_EPISODES", 40)
+    episodes = Episodes()
+    for n in range(100):
+        episodes.add(event("host.oom.kill", node=f"n{n}", at_ns=T0 + n * SECOND, role="cause", offset=n), HOW)
+    assert (len(episodes.sorted()), episodes.dropped) == (80, 20)
