@@ -15,6 +15,8 @@ from msgspec import Struct
 Point = tuple[float, float]
 # Nothing is so sure or so wrong that no later case could tell.
 MOST: Final = 0.99
+# How much of the order of estimates stays among those that were as often right.
+SLOPE: Final = 0.1
 
 
 class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,7 +53,13 @@ def fitted(verdicts: Sequence[tuple[float, bool]]) -> list[Point]:
         while len(pools) > 1 and pools[-2].share >= pools[-1].share:
             b, a = pools.pop(), pools.pop()
             pools.append(_Pool(first=a.first, last=b.last, count=a.count + b.count, right=a.right + b.right))
-    return [(at, pool.share) for pool in pools for at in dict.fromkeys((pool.first, pool.last))]
+    points: list[Point] = []
+    for pool in pools:
+        for at in dict.fromkeys((pool.first, pool.last)):
+            # Of two estimates that were as often right the higher one stays the higher one.
+            share = pool.share + SLOPE * (at - (pool.first + pool.last) / 2)
+            points.append((at, round(max(min(share, MOST), points[-1][1] if points else 0.0), 4)))
+    return points
 
 
 class _Pool(Struct, frozen=True, kw_only=True):
@@ -64,4 +72,4 @@ class _Pool(Struct, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        return round(min((self.right + 1) / (self.count + 2), MOST), 4)
+        return (self.right + 1) / (self.count + 2)
