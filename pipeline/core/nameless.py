@@ -14,18 +14,23 @@ File = tuple[str, str]
 
 def machines_of(episodes: Iterable[Episode], placement: PlacementMap) -> dict[File, str]:
     """The machine of each kernel log without a name, where exactly one can be it: where a process of the job has the
-    number that a line gives, and its GPU if the line gives one; else, of one such log, the only machine on which the
-    job is known to run.
+    number that a line gives, and its GPU if the line gives one; else, of one such log that tells of GPUs, the only
+    machine on which the job is known to run.
     """
     pairs: dict[File, set[tuple[int, str | None]]] = {}
+    tell_of_gpus: set[File] = set()
     for event in (episode.first for episode in episodes):
         if event.source_kind == "kernel" and not event.node and event.subject.node is None:
-            pairs.setdefault((event.source, event.generation), set()).update(_process(event))
+            file = (event.source, event.generation)
+            pairs.setdefault(file, set()).update(_process(event))
+            if event.name.startswith("gpu."):
+                tell_of_gpus.add(file)
     ranks = placement.ranks.values()
     found: dict[File, str] = {}
     for file, said in pairs.items():
         nodes = {r.node for r in ranks if r.node and ((r.pid, r.pci_bus_id) in said or (r.pid, None) in said)}
-        nodes = nodes or (_only_machine(placement) if len(pairs) == 1 else set())
+        if not nodes and len(pairs) == 1 and file in tell_of_gpus:
+            nodes = _only_machine(placement)
         if len(nodes) == 1:
             found[file] = nodes.pop()
     return found

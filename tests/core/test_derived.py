@@ -300,3 +300,36 @@ def test_a_process_that_is_stuck_for_a_minute_in_all_is_told_apart(lockups: list
     found = [item.episode.attributes.get("lasting") == "yes" for item in _derived(*lockups)]
     assert any(found) is lasting
     assert all(found) is lasting
+
+
+# --- a firmware that fell silent ----------------------------------------------------------------------------------
+
+
+def _gpu(name: str, at_s: int, *, bus: str | None = None, node: str = "beta", **said: str) -> Event:
+    made = event(name, node=node, source="kern", offset=at_s, bus=bus, at_ns=T0 + at_s * SECOND, role="cause",
+                 attributes=said)  # fmt: skip
+    return msgspec.structs.replace(made, source_kind="kernel")
+
+
+def _given_up(bus: str, at_s: int, *, node: str = "beta", to: str = "GPU Reset Required") -> Event:
+    return _gpu("gpu.xid", at_s, bus=bus, node=node, xid="154", action_to_name=to)
+
+
+ONE, TWO = "0000:5e:00.0", "0000:1b:00.0"
+
+
+@pytest.mark.parametrize(
+    ("after", "bus"),
+    [
+        ([_given_up(ONE, 4)], ONE),
+        ([_gpu("gpu.xid", 4, bus=ONE, xid="119"), _given_up(ONE, 9)], ONE),
+        ([_given_up(ONE, 4), _given_up(TWO, 5)], None),
+        ([_given_up(ONE, 4, to="Node Reboot Required")], None),
+        ([_given_up(ONE, 4, node="gamma")], None),
+        ([_given_up(ONE, 4_000)], None),
+        ([], None),
+    ],
+)
+def test_a_silent_firmware_is_of_the_one_gpu_that_is_given_up_after_it(after: list[Event], bus: str | None) -> None:
+    (silent,) = [item for item in _derived(_gpu("gpu.gsp_silent", 0), *after) if item.episode.name == "gpu.gsp_silent"]
+    assert silent.subject.pci_bus_id == bus

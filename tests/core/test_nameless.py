@@ -54,6 +54,7 @@ TWO = Ranks(_rank(0, "beta", pid=70), _rank(1, "gamma", pid=80), world_size=2)
         (TWO, _xid(pid=80, bus=OTHER), None),
         (TWO, _xid(), None),
         (TWO, _killed(80), "gamma"),
+        (Ranks(_rank(0, "beta"), world_size=1), _killed(81), None),
         (TWO, _killed(81), None),
         (Ranks(_rank(8, "beta"), _rank(9, "beta", OTHER)), _xid(), None),
         (Ranks(_rank(0, "beta"), world_size=2), _xid(), None),
