@@ -13,6 +13,8 @@ from msgspec import Struct
 from pipeline.core.parse import ParsedLine
 
 _WHO: Final = ("rank", "local_rank", "task", "pid", "cuda_dev", "pg_rank", "pg", "process")
+# So far in the file (bytes) the next line of a traceback stands at most.
+MAX_DISTANCE: Final = 16 * 1024
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # torch.multiprocessing.spawn counts the processes of its node, one for each GPU.
 _SPAWNED: Final = re.compile(r"-- Process (?P<process>\d{1,4}) terminated with the following error:", re.ASCII)
@@ -26,40 +28,53 @@ class Heading(Struct, kw_only=True):
     """Who began a traceback, and whether its exception was seen: then only another one in the chain goes on with it."""
 
     said: dict[str, int | str]
+    offset: int
     node: str | None = None
     pod: str | None = None
     ended: bool = False
     chained: bool = False
 
 
-def heading_of(parsed: ParsedLine) -> Heading | None:
+def heading_of(parsed: ParsedLine, offset: int) -> Heading | None:
     """What the line begins for those behind it; None where it begins no traceback or does not say who writes it."""
     spawned = _SPAWNED.fullmatch(parsed.body)
     if spawned is not None:
-        return Heading(said={"local_rank": int(spawned["process"])}, node=parsed.node, pod=parsed.pod, chained=True)
+        said: dict[str, int | str] = {"local_rank": int(spawned["process"])}
+        return Heading(said=said, offset=offset, node=parsed.node, pod=parsed.pod, chained=True)
     said = _said(parsed)
     if not said or not parsed.body.endswith(_TRACEBACK):
         return None
-    return Heading(said=said, node=parsed.node, pod=parsed.pod)
+    return Heading(said=said, offset=offset, node=parsed.node, pod=parsed.pod)
 
 
-def headed(parsed: ParsedLine, heading: Heading) -> ParsedLine | None:
-    """The line as one of the heading's writer; None where it is none of them."""
+def headed(parsed: ParsedLine, heading: Heading, offset: int) -> ParsedLine | None:
+    """The line, as one of the heading's writer where it looks like the traceback; None where that is over.
+
+    What somebody else prints in between, without a traceback of its own, changes nothing: of large files it is unread.
+    """
     body = parsed.body
-    if _said(parsed) or (parsed.node, parsed.pod) != (heading.node, heading.pod):
+    if offset - heading.offset > MAX_DISTANCE or _said(parsed) or (parsed.node, parsed.pod) != _place(heading):
         return None
     if body and not body[0].isspace():
-        is_chain = body.startswith(_CHAINED)
-        if is_chain:
+        if body.startswith(_CHAINED):
             heading.chained = True
-        elif body == _TRACEBACK and heading.chained:
+        elif body == _TRACEBACK:
+            if not heading.chained:
+                return None
             heading.ended = heading.chained = False
-        elif heading.ended or not is_exception(body):
+        elif not is_exception(body):
+            return parsed
+        elif heading.ended:
             return None
         else:
             heading.ended = True
+    heading.offset = offset
     said: Any = heading.said
     return msgspec.structs.replace(parsed, **said)
+
+
+def _place(heading: Heading) -> tuple[str | None, str | None]:
+    return heading.node, heading.pod
 
 
 def is_exception(body: str) -> bool:

@@ -17,7 +17,7 @@ from pipeline.core.speakers import Speakers
 from pipeline.core.stamps import Stamp
 from pipeline.core.statements import Pending, Statement, Statements
 from pipeline.core.times import SECOND_NS, When
-from pipeline.core.wrapped import is_rest, joined, may_go_on
+from pipeline.core.wrapped import wrapped_of
 from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, Printer, RawBatch, RawLine
 from schemas.signals import Match, SignalSet
 
@@ -168,20 +168,22 @@ class SourceReader:
         self, whole: Joined, parsed: ParsedLine, match: Match | None
     ) -> tuple[Joined, ParsedLine, Match | None]:
         """The line, or the one that it is the rest of where only both together mean something."""
-        head, self._memory.pending.wrapped = self._memory.pending.wrapped, None
-        if head is None or match is not None or not is_rest(parsed):
+        pending = self._memory.pending
+        head, pending.wrapped = pending.wrapped, None
+        if head is None or match is not None or not head.goes_on(whole.line, parsed):
             return whole, parsed, match
-        for line in joined(head, whole.line):
+        for line in head.joined(whole.line):
             again, found = self._lines.read(line.body)
             if found is not None:
                 return Joined(line, True), again, found
-            self._memory.pending.wrapped = self._memory.pending.wrapped or line
+        if head.grow(next(head.joined(whole.line)), whole.line):
+            pending.wrapped = head
         return whole, parsed, match
 
     def _hold(self, line: RawLine, parsed: ParsedLine) -> None:
         """Keep a line that says nothing by itself and may have been broken off."""
-        if self._said.kind == "application" and self._memory.pending.wrapped is None and may_go_on(line, parsed):
-            self._memory.pending.wrapped = line
+        if self._said.kind == "application" and self._memory.pending.wrapped is None:
+            self._memory.pending.wrapped = wrapped_of(line, parsed)
 
     def finish(self) -> None:
         """Say what the lines began, where no more of them comes."""

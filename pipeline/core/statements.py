@@ -12,6 +12,7 @@ from pipeline.core.headings import Heading, headed, heading_of
 from pipeline.core.parse import ParsedLine
 from pipeline.core.partials import Joined, Partial, Partials
 from pipeline.core.pieces import Piece, is_whole, pieces
+from pipeline.core.wrapped import Wrapped
 from schemas.records import RawLine
 from schemas.signals import Match, SignalSet
 
@@ -29,7 +30,7 @@ class Pending(Struct, kw_only=True):
     documents: dict[str, Open] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
     heading: Heading | None = None
-    wrapped: RawLine | None = None
+    wrapped: Wrapped | None = None
 
     @property
     def waits(self) -> bool:
@@ -65,8 +66,8 @@ class Statements:
     def wants(self, body: str) -> bool:
         """Whether a line may state anything, by itself or with others."""
         self._look = self._signals.look(body)
-        goes_on = self._pending.heading is not None or self._pending.wrapped is not None
-        return self._look > 0 or goes_on or self._documents.is_open or self._partials.is_open
+        is_open = self._documents.is_open or self._partials.is_open or self._pending.wrapped is not None
+        return self._look > 0 or is_open
 
     def whole(self, line: RawLine) -> Joined | None:
         """The line that was just asked for, with the parts before it; None where more of it is still to come."""
@@ -78,7 +79,7 @@ class Statements:
     def of(self, whole: Joined, parsed: ParsedLine, match: Match | None) -> list[Statement]:
         """What a line states. `match` is what its body means where it is whole."""
         self.is_taken = False
-        parsed = self._headed(parsed)
+        parsed = self._headed(parsed, whole.line.offset)
         if is_whole(parsed.body):
             if match is None and self._look < _HEAD and not self._documents.is_open:
                 return []
@@ -93,14 +94,14 @@ class Statements:
             found += self._of_piece(whole, piece, self._signals.match(piece.parsed.body), identity)
         return found
 
-    def _headed(self, parsed: ParsedLine) -> ParsedLine:
+    def _headed(self, parsed: ParsedLine, offset: int) -> ParsedLine:
         """The line, with the writer of the traceback that it belongs to where it says none."""
         pending = self._pending
         if pending.heading is not None:
-            told = headed(parsed, pending.heading)
+            told = headed(parsed, pending.heading, offset)
             if told is not None:
                 return told
-        pending.heading = heading_of(parsed)
+        pending.heading = heading_of(parsed, offset)
         return parsed
 
     def rest(self) -> tuple[list[Joined], list[Statement]]:

@@ -460,7 +460,7 @@ def _unknown(
 
 def _gone(gone: list[Resolved], items: list[Resolved]) -> Conclusion:
     """Who watches over processes says that one is gone, and nothing says why."""
-    first = min(gone, key=lambda item: canonical(item.episode.first))
+    first = min((i for i in gone if i.subject != Entity()), key=lambda item: canonical(item.episode.first))
     steps = [Step(item=first, role="symptom")]
     for item in items:
         if item is not first and _is_of_job(item):
