@@ -233,6 +233,9 @@ def _is_explained(chain: Chain, inside: dict[int, list[Chain]]) -> bool:
     for other in inside.get(id(root), ()):
         if other is chain or other.root_item is root or other.strength < HINT <= chain.strength:
             continue
+        if other.rule is chain.rule and other.subject == Entity() != chain.subject:
+            # The same fault, told by a line that names nobody.
+            continue
         mutual = any(one.item is other.root_item for one in chain.steps)
         if not mutual or _weight(other) > _weight(chain):
             return True
