@@ -76,6 +76,11 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.rule.strength if self.pattern.strength is None else self.pattern.strength
 
     @property
+    def weight(self) -> tuple[float, int]:
+        """Which of two that contain each other explains the other."""
+        return self.strength, len(self.steps)
+
+    @property
     def confidence(self) -> float:
         """How often a conclusion from this root is right."""
         return self.rule.confidence if self.pattern.confidence is None else self.pattern.confidence
