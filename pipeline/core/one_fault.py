@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
-from pipeline.core.chains import Chain, Step, step
-from pipeline.core.conclusion import Conclusion, conclusion_of, entity_text
+from pipeline.core.chains import Chain, Step, is_near, kind_of, step
+from pipeline.core.conclusion import REPEATED, Conclusion, conclusion_of, entity_text
+from pipeline.core.groups import differ
 from pipeline.core.order import canonical, order
 from pipeline.core.placement import PlacementMap
 from schemas.records import Entity
@@ -16,19 +17,27 @@ _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re
 STANDS_ALONE: Final = 0.8
 # Faults of which each entity has a record of its own: all that show one are at fault.
 _RECORDED: Final = ("gpu", "nic", "node")
+# What two descriptions of one place cannot differ in. Pids may: the kernel and a container count apart.
+_PLACES: Final = tuple(name for name in Entity.__struct_fields__ if name not in ("pid", "process_group", "link"))
 
 
-def with_rivals(linked: list[Chain], placement: PlacementMap) -> tuple[Conclusion, list[Chain]]:
-    """The best chain, and those that stand beside it. Equals of the same rule that the clocks cannot order share it."""
+def with_rivals(linked: list[Chain], loose: list[Chain], placement: PlacementMap) -> tuple[Conclusion, list[Chain]]:
+    """The best of the chains that explain a failure, and all that stand beside it. Equals of the same rule that the
+    clocks cannot order share it.
+    """
     best, rest = linked[0], linked[1:]
     equals = _equals(best, rest)
-    others = [c for c in rest if not any(c is equal for equal in equals)]
-    main = _shared(best, equals, placement)
-    return msgspec.structs.replace(main, alternatives=[conclusion_of(c, placement) for c in others][:3]), others
+    same = [c for c in (*rest, *loose) if _is_same_place(best, c)]
+    rivals = _without(rest, [*equals, *same])
+    main = _with_lines(_shared(best, equals, placement), same)
+    main = msgspec.structs.replace(main, alternatives=[conclusion_of(c, placement) for c in rivals][:3])
+    return main, [*rivals, *_without(loose, same)]
 
 
 def each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
-    """Where nothing failed: a conclusion for each fault; what several ranks say alike at one time is one."""
+    """Where nothing failed: a conclusion for each fault; what several ranks say alike, at one time or one soon after
+    the other, is one.
+    """
     found, rest = [], chains
     while rest:
         best, rest = rest[0], rest[1:]
@@ -37,9 +46,36 @@ def each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
             equals = [c for c in equals if Entity() in (best.subject, c.subject)]
         # What names nobody is of those that the same rule names, whenever it was printed.
         equals += [c for c in rest if c.rule is best.rule and c.subject == Entity() and not any(c is e for e in equals)]
-        rest = [c for c in rest if not any(c is equal for equal in equals)]
-        found.append(_shared(best, equals, placement))
+        same = [c for c in _without(rest, equals) if _is_same_place(best, c) or _is_said_again(best, c)]
+        rest = _without(rest, [*equals, *same])
+        found.append(_with_lines(_shared(best, equals, placement), same))
     return found
+
+
+def _without(chains: list[Chain], others: list[Chain]) -> list[Chain]:
+    return [chain for chain in chains if not any(chain is other for other in others)]
+
+
+def _is_same_place(best: Chain, other: Chain) -> bool:
+    """Whether two chains of one rule tell of one device or node: nothing that both name differs, and they are near."""
+    if best.rule is not other.rule or best.rule.scope not in _RECORDED or not is_near(best.root_item, other.root_item):
+        return False
+    return not any(differ(getattr(best.subject, name), getattr(other.subject, name)) for name in _PLACES)
+
+
+def _is_said_again(best: Chain, other: Chain) -> bool:
+    """Whether another rank soon shows the same failure: the first one that did tells of it."""
+    is_same = best.rule is other.rule and best.rule.scope not in _RECORDED and is_near(best.root_item, other.root_item)
+    return is_same and kind_of(best.root_item) == kind_of(other.root_item)
+
+
+def _with_lines(main: Conclusion, chains: list[Chain]) -> Conclusion:
+    """A conclusion with the roots of other chains that tell of the same fault."""
+    steps = list(main.steps)
+    for chain in chains:
+        if not any(one.item is chain.root_item for one in steps):
+            steps.append(step(chain.root_item, "cascade", main.root, REPEATED, steps))
+    return msgspec.structs.replace(main, steps=steps)
 
 
 def _equals(best: Chain, rest: list[Chain]) -> list[Chain]:

@@ -79,8 +79,8 @@ def _concluded(
         return _concluded([e for e in episodes if e.name != STALLED], placement, rules, reported)
     if not linked:
         return items, [unknown(items, failures, placement, reported, silent, flight), *alone(loose, placement, [])]
-    main, beside = with_rivals(linked, placement)
-    return items, [main, *alone([*beside, *loose], placement, main.culprits)]
+    main, beside = with_rivals(linked, loose, placement)
+    return items, [main, *alone(beside, placement, main.culprits)]
 
 
 def _known(placement: PlacementMap, *, heard: bool) -> Known:
