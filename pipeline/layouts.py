@@ -122,7 +122,8 @@ def _named(name: str) -> tuple[dict[str, str | None], str]:
     for layout in _LAYOUTS:
         for start in starts:
             found = layout.fullmatch(name, start)
-            if found is not None:
+            # `cn-0418.torchrun.out` is no job of a node that is called `torchrun`.
+            if found is not None and not is_tool(found.groupdict().get("node") or "-"):
                 return found.groupdict(), name[:start]
     return {}, name
 

@@ -51,6 +51,7 @@ PATHS: list[tuple[str, dict[str, object]]] = [
     ("global_rank12_local_rank4.log", {"rank": 12, "local_rank": 4}),
     # Names that only look like a layout.
     ("train.log", {"job_id": None, "node": None, "task": None}),
+    ("gx-0417.torchrun.out", {"job_id": None, "node": None, "rest": "gx-0417.torchrun.out"}),
     ("kern.log", {"job_id": None, "node": None, "pod": None}),
     ("2026/08/10/train.log", {"job_id": None}),
     ("2026-08-10/train.log", {"job_id": None}),

@@ -76,6 +76,11 @@ class Chain(Struct, frozen=True, kw_only=True):
         return self.rule.strength if self.pattern.strength is None else self.pattern.strength
 
     @property
+    def weight(self) -> tuple[float, int]:
+        """Which of two that contain each other explains the other."""
+        return self.strength, len(self.steps)
+
+    @property
     def confidence(self) -> float:
         """How often a conclusion from this root is right."""
         return self.rule.confidence if self.pattern.confidence is None else self.pattern.confidence
@@ -164,11 +169,12 @@ def _rarest(groups: list[list[tuple[int, Resolved]]]) -> list[list[tuple[int, Re
     groups.sort(key=lambda members: canonical(members[0][1].episode.first))
     if len(groups) <= MAX_ROOTS:
         return groups
-    kinds = Counter(_kind(members[0][1]) for members in groups)
-    return sorted(groups, key=lambda members: kinds[_kind(members[0][1])])[:MAX_ROOTS]
+    kinds = Counter(kind_of(members[0][1]) for members in groups)
+    return sorted(groups, key=lambda members: kinds[kind_of(members[0][1])])[:MAX_ROOTS]
 
 
-def _kind(item: Resolved) -> tuple[str, ...]:
+def kind_of(item: Resolved) -> tuple[str, ...]:
+    """What makes two failures alike."""
     attributes = item.episode.attributes
     return (item.episode.name, attributes.get("type", ""), attributes.get("exitcode", ""), attributes.get("xid", ""))
 
@@ -205,7 +211,7 @@ class _Builder:
     def build(self, members: list[tuple[int, Resolved]]) -> Chain:
         """The chain of one entity; `members` are its root episodes, the preferred one first."""
         root = members[0][1]
-        members = [member for member in members if _near(root, member[1])]
+        members = [member for member in members if is_near(root, member[1])]
         patterns = [self._rule.root[which] for which, _ in members]
         self._hindsight, self._names_nobody = patterns[0].hindsight, patterns[0].names_nobody
         telling = [item for (_, item), pattern in zip(members, patterns, strict=True) if not pattern.names_nobody]
@@ -317,7 +323,8 @@ def on_one_machine(entity: Entity, root: Event, item: Resolved) -> tuple[Entity,
     return msgspec.structs.replace(entity, node=_HERE), msgspec.structs.replace(item.subject, node=_HERE)
 
 
-def _near(root: Resolved, item: Resolved) -> bool:
+def is_near(root: Resolved, item: Resolved) -> bool:
+    """Whether two lines may be of one fault, by the time between them."""
     lag = lag_ns(root.episode.first, item.episode.first)
     return lag is None or (lag[0] <= SAME_FAULT_S * SECOND_NS and lag[1] >= -SAME_FAULT_S * SECOND_NS)
 

@@ -9,12 +9,14 @@ import msgspec
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Step
 from pipeline.core.code_path import failure_of, repeats
+from pipeline.core.conclusion import Conclusion
 from pipeline.core.derived.flight import WAITERS as FLIGHT_WAITERS
 from pipeline.core.episodes import Episode
 from pipeline.core.marks import STALLED
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, saved_of
-from pipeline.core.verdict import FAILURES, STALLS, WAITERS, Conclusion, has_last_words
+from pipeline.core.signs import FAILURES, STALLS, WAITERS
+from pipeline.core.unknown import has_last_words
 from schemas.records import (
     Action,
     Alternative,

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from pipeline.core import keys
 from pipeline.core.causes import RuleSet
 from pipeline.core.chains import Resolved
+from pipeline.core.conclusion import Conclusion, Reported
 from pipeline.core.contradictions import gaps_of
 from pipeline.core.derived import STANDING, is_measured, is_watched
 from pipeline.core.episodes import Episode, Episodes, bouts, of_event
@@ -23,7 +24,7 @@ from pipeline.core.placement import Facts, PlacementMap
 from pipeline.core.progress_marks import ProgressMarks, Reader
 from pipeline.core.recurrence import elements_of
 from pipeline.core.run_state import owner_of
-from pipeline.core.verdict import Conclusion, Reported, conclude
+from pipeline.core.verdict import conclude
 from schemas import topics
 from schemas.records import (
     DELIVERY_FIELDS,

@@ -192,6 +192,12 @@ def test_the_culprit_of_a_job_has_only_what_all_its_lines_agree_on() -> None:
     assert _chain("software/config_error", _derived(*lines)).subject == Entity(node="alpha")
 
 
+def test_a_task_that_is_gone_does_not_run_where_somebody_misses_it() -> None:
+    missed = event("jax.task_lost", node="alpha", source="coordinator", rank=2, attributes={"task": "2"})
+    (item,) = _derived(missed)
+    assert item.subject == Entity(rank=2)
+
+
 # --- whose an error without a name is -----------------------------------------------------------------------------
 
 

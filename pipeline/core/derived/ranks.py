@@ -17,6 +17,8 @@ _NAMING: Final = {
     "torch.monitored_barrier": ("failed",),
     "checkpoint.write_failed": (),
 }
+# Lines of a coordinator, or of another process, about one that is gone: they say its number and not its node.
+_GONE: Final = ("jax.task_lost", "jax.task_named")
 MAX_NAMED: Final = 4
 # The counts of one process group lie near each other; those of two groups need not.
 MAX_GAP: Final = 256
@@ -38,6 +40,9 @@ def named(scene: Scene) -> Changes:
             ranks = _numbers(attributes.get("ranks", ""))
             if ranks and len(ranks) <= MAX_NAMED and (not kinds or attributes.get("what") in kinds):
                 yield id(item), [Resolved(episode=item.episode, subject=scene.rank(rank)) for rank in ranks]
+    for item in scene.named(*_GONE):
+        if item.subject.rank is not None and item.subject.rank != item.episode.first.printer.rank:
+            yield id(item), [Resolved(episode=item.episode, subject=scene.rank(item.subject.rank))]
     for item in scene.named("python.exception"):
         exhausted = _numbers(item.episode.attributes.get("exhausted_rank", ""))
         if exhausted:

@@ -1,0 +1,146 @@
+"""Which chains tell of one fault: those that the clocks cannot order, and those of one entity."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from pipeline.core.chains import Chain, Step, is_near, kind_of, step
+from pipeline.core.conclusion import REPEATED, Conclusion, conclusion_of, entity_text
+from pipeline.core.groups import differ
+from pipeline.core.order import canonical, order
+from pipeline.core.placement import PlacementMap
+from schemas.records import Entity
+
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+# A rule this strong rests on a record of the fault itself; it stands alone where it explains nothing of the failure.
+STANDS_ALONE: Final = 0.8
+# Faults of which each entity has a record of its own: all that show one are at fault.
+_RECORDED: Final = ("gpu", "nic", "node")
+# What two descriptions of one place cannot differ in. Pids may: the kernel and a container count apart.
+_PLACES: Final = tuple(name for name in Entity.__struct_fields__ if name not in ("pid", "process_group", "link"))
+
+
+def with_rivals(linked: list[Chain], loose: list[Chain], placement: PlacementMap) -> tuple[Conclusion, list[Chain]]:
+    """The best of the chains that explain a failure, and all that stand beside it. Equals of the same rule that the
+    clocks cannot order share it.
+    """
+    best, rest = linked[0], linked[1:]
+    equals = _equals(best, rest)
+    same = [c for c in (*rest, *loose) if _is_same_place(best, c)]
+    rivals = _without(rest, [*equals, *same])
+    main = _with_lines(_shared(best, equals, placement), same)
+    main = msgspec.structs.replace(main, alternatives=[conclusion_of(c, placement) for c in rivals][:3])
+    return main, [*rivals, *_without(loose, same)]
+
+
+def each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
+    """Where nothing failed: a conclusion for each fault; what several ranks say alike, at one time or one soon after
+    the other, is one.
+    """
+    found, rest = [], chains
+    while rest:
+        best, rest = rest[0], rest[1:]
+        equals = _equals(best, rest)
+        if best.rule.scope in _RECORDED:
+            equals = [c for c in equals if Entity() in (best.subject, c.subject)]
+        # What names nobody is of those that the same rule names, whenever it was printed.
+        equals += [c for c in rest if c.rule is best.rule and c.subject == Entity() and not any(c is e for e in equals)]
+        same = [c for c in _without(rest, equals) if _is_same_place(best, c) or _is_said_again(best, c)]
+        rest = _without(rest, [*equals, *same])
+        found.append(_with_lines(_shared(best, equals, placement), same))
+    return found
+
+
+def _without(chains: list[Chain], others: list[Chain]) -> list[Chain]:
+    return [chain for chain in chains if not any(chain is other for other in others)]
+
+
+def _is_same_place(best: Chain, other: Chain) -> bool:
+    """Whether two chains of one rule tell of one device or node: nothing that both name differs, and they are near."""
+    if best.rule is not other.rule or best.rule.scope not in _RECORDED or not is_near(best.root_item, other.root_item):
+        return False
+    return not any(differ(getattr(best.subject, name), getattr(other.subject, name)) for name in _PLACES)
+
+
+def _is_said_again(best: Chain, other: Chain) -> bool:
+    """Whether another rank soon shows the same failure: the first one that did tells of it."""
+    is_same = best.rule is other.rule and best.rule.scope not in _RECORDED and is_near(best.root_item, other.root_item)
+    return is_same and kind_of(best.root_item) == kind_of(other.root_item)
+
+
+def _with_lines(main: Conclusion, chains: list[Chain]) -> Conclusion:
+    """A conclusion with the roots of other chains that tell of the same fault."""
+    steps = list(main.steps)
+    for chain in chains:
+        if not any(one.item is chain.root_item for one in steps):
+            steps.append(step(chain.root_item, "cascade", main.root, REPEATED, steps))
+    return msgspec.structs.replace(main, steps=steps)
+
+
+def _equals(best: Chain, rest: list[Chain]) -> list[Chain]:
+    first = best.root_item.episode.first
+    return [c for c in rest if c.rule is best.rule and order(first, c.root_item.episode.first) == "concurrent"]
+
+
+def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclusion:
+    """The conclusion of a chain and of those that cannot be told from it."""
+    main = conclusion_of(best, placement)
+    if not equals:
+        return main
+    # A line that names nobody is of those that others name.
+    named = [entity for entity in (best.subject, *(c.subject for c in equals)) if entity != Entity()]
+    culprits = _one_card(named)
+    main = msgspec.structs.replace(main, why_unknown=None if culprits else main.why_unknown)
+    together = _together(main, culprits, equals)
+    if best.rule.scope in _RECORDED or len(culprits) == 1:
+        return together
+    if len(culprits) == 2:
+        return msgspec.structs.replace(together, rivals=2)
+    nodes = {entity.node for entity in culprits}
+    if len(nodes) == 1 and None not in nodes:
+        # Several ranks of one node at once: it is the node that they share.
+        node = Entity(node=culprits[0].node, machine_id=culprits[0].machine_id)
+        return msgspec.structs.replace(together, culprits=[node])
+    why = f"{len(culprits)} ranks show the same failure and the clocks cannot say which came first"
+    return msgspec.structs.replace(main, culprits=[], rivals=2, why_unknown=why)
+
+
+def _one_card(culprits: list[Entity]) -> list[Entity]:
+    """A network card that the kernel calls by its bus address and others by its name is one."""
+    if len(culprits) != 2 or culprits[0].node != culprits[1].node:
+        return culprits
+    addresses = [c.nic for c in culprits if c.nic is not None and _ADDRESS.fullmatch(c.nic)]
+    named = [c for c in culprits if c.nic is not None and not _ADDRESS.fullmatch(c.nic)]
+    if len(addresses) == 1 and len(named) == 1:
+        return [msgspec.structs.replace(named[0], pci_bus_id=addresses[0])]
+    return culprits
+
+
+def _together(main: Conclusion, culprits: list[Entity], equals: list[Chain]) -> Conclusion:
+    steps = list(main.steps)
+    present = {id(one.item): number for number, one in enumerate(steps)}
+    for chain in equals:
+        number = present.get(id(chain.root_item))
+        if number is None:
+            steps.append(step(chain.root_item, "root", None, "", steps))
+        elif len(culprits) > 1:
+            steps[number] = Step(item=chain.root_item, role="root")
+    return msgspec.structs.replace(main, culprits=culprits, steps=steps)
+
+
+def alone(chains: list[Chain], placement: PlacementMap, blamed: list[Entity]) -> list[Conclusion]:
+    """Faults that stand on their own beside the main conclusion, one per entity that is not blamed already."""
+    known = {entity_text(entity) for entity in blamed}
+    strong = [c for c in chains if c.strength >= STANDS_ALONE and entity_text(c.subject) not in known]
+    strong.sort(key=lambda c: canonical(c.root_item.episode.first))
+    return [msgspec.structs.replace(conclusion_of(c, placement), main=False) for c in one_per_entity(strong)]
+
+
+def one_per_entity(chains: list[Chain]) -> list[Chain]:
+    best: dict[str, Chain] = {}
+    for chain in chains:
+        name = entity_text(chain.subject)
+        if name not in best or chain.weight > best[name].weight:
+            best[name] = chain
+    return list(best.values())

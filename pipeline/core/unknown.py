@@ -1,0 +1,158 @@
+"""Where no cause is found: the rank that fell silent, or what would decide it."""
+
+from typing import Final
+
+from pipeline.core.chains import Resolved, Step, step
+from pipeline.core.conclusion import REPEATED, Conclusion, Reported, entity_text
+from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
+from pipeline.core.derived.flight import FlightEvidence
+from pipeline.core.derived.ranks import unheard_of
+from pipeline.core.marks import STALLED
+from pipeline.core.order import canonical, order
+from pipeline.core.placement import PlacementMap
+from pipeline.core.signs import LAST_WORDS, OF_OTHERS, REPORTS, STOPPED, WAITERS
+from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped
+from schemas.records import Entity
+
+# What the dumps of other ranks show of a stall.
+_SHOWN: Final = {
+    "flight.waiting": "others wait in a collective for what did not come",
+    "flight.queued": "others wait behind them",
+    "flight.stalled": "all entered it and none completed it",
+}
+
+
+def unknown(
+    items: list[Resolved],
+    failures: list[Resolved],
+    placement: PlacementMap,
+    reported: Reported,
+    silent: list[int],
+    flight: FlightEvidence,
+) -> Conclusion:
+    """No cause found: the rank that fell silent where the evidence shows one, else nobody."""
+    stalled = stopped(items)
+    first = min([*failures, *stalled], key=lambda item: canonical(item.episode.first))
+    steps = [Step(item=first, role="symptom")]
+    for item in items:
+        last_word = bool(item.ranks & set(silent)) and item.episode.name in LAST_WORDS
+        if item is not first and (_is_of_job(item) or last_word):
+            why = "the rank's own last words" if last_word else _SHOWN.get(item.episode.name, REPEATED)
+            steps.append(step(item, "symptom", 0, why, steps))
+    for item in last_marks(items, silent):
+        steps.append(step(item, "context", 0, LAST_MARK, steps))
+    if flight.silent:
+        # Of several dumps each names its rank by itself: they are no rivals.
+        return Conclusion(
+            class_="unknown/silent_rank", rule=None, culprits=_stopped(items, silent, placement), confidence=0.7,
+            steps=steps, silent_ranks=silent, said=flight.said, why_unknown=flight.why,
+        )  # fmt: skip
+    alone = all(item.episode.name == STALLED for item in failures)
+    sentence = said_of(first, silent) if alone else flight.said
+    if silent:
+        return Conclusion(
+            class_="unknown/silent_rank", rule=None,
+            culprits=[placement.ranks.get(rank) or Entity(rank=rank) for rank in silent],
+            confidence=0.6 if len(silent) == 1 else 0.4, steps=steps, silent_ranks=silent, said=sentence,
+            why_unknown=_why_silent(steps, silent),
+        )  # fmt: skip
+    return Conclusion(
+        class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
+        said=sentence, why_unknown=flight.why or _why_unknown(placement, reported, alone=alone),
+    )  # fmt: skip
+
+
+def gone_of(gone: list[Resolved], items: list[Resolved]) -> Conclusion:
+    """Who watches over processes says that one is gone, and nothing says why."""
+    first = min(gone, key=lambda item: canonical(item.episode.first))
+    steps = [Step(item=first, role="symptom")]
+    for item in items:
+        if item is not first and _is_of_job(item):
+            steps.append(step(item, "symptom", 0, REPEATED, steps))
+    named = [item.subject for item in gone if item.subject != Entity()]
+    culprits = list({(entity_text(entity), entity.pid): entity for entity in named}.values())
+    ranks = sorted({entity.rank for entity in culprits if entity.rank is not None})
+    return Conclusion(
+        class_="unknown/silent_rank", rule=None, culprits=culprits, confidence=0.5 if len(culprits) == 1 else 0.3,
+        steps=steps, silent_ranks=ranks, said="A process of the job is gone, as who watches it says; nothing says why.",
+        why_unknown="nothing says why it ended; its own last lines and the kernel log of its node would decide",
+    )  # fmt: skip
+
+
+def _is_of_job(item: Resolved) -> bool:
+    """A symptom that a process of the job prints, or that a device of one of its ranks shows."""
+    event = item.episode.first
+    return event.role == "symptom" and (event.source_kind == "application" or bool(item.ranks))
+
+
+def _stopped(items: list[Resolved], ranks: list[int], placement: PlacementMap) -> list[Entity]:
+    """The ranks that stopped, each with the process group in which its dump shows it."""
+    shown = {item.subject.rank: item.subject for item in items if item.episode.name in FLIGHT_FAILURES}
+    return [shown.get(rank) or placement.ranks.get(rank) or Entity(rank=rank) for rank in ranks]
+
+
+def has_last_words(steps: list[Step], ranks: list[int]) -> bool:
+    """Whether one of these ranks says of its own end."""
+    return any(one.item.ranks & set(ranks) and one.item.episode.name in LAST_WORDS for one in steps)
+
+
+def _why_silent(steps: list[Step], ranks: list[int]) -> str:
+    """What is missing where it is known which rank stopped."""
+    if has_last_words(steps, ranks):
+        said = "the rank's own error does not say what led to it"
+    elif any(one.item.ranks & set(ranks) and one.item.episode.name == "elastic.failed" for one in steps):
+        said = "its launcher saw it end first, and no line of its own says why"
+        return f"{said}; its log and the kernel log of its node would decide"
+    else:
+        said = "the rank stopped without a line"
+    return (
+        f"{said}; a flight-recorder dump or its stack (py-spy) from while it hung would decide, or the kernel log of "
+        "its node where that was not read"
+    )
+
+
+def _why_unknown(placement: PlacementMap, reported: Reported, *, alone: bool) -> str:
+    """What would decide it; nodes of the job that fell silent first."""
+    silent = sorted(set(reported.silent) & set(placement.nodes() or reported.silent))
+    named = ", ".join(silent[:8]) + (f" and {len(silent) - 8} more" if len(silent) > 8 else "")
+    told = f"nothing is heard of {named} any more: look there first; else " if silent else ""
+    if alone:
+        return f"{told}{WHY_UNKNOWN}"
+    return (
+        f"{told}no line before the stall names a cause; kernel logs of all nodes, the log of every rank or "
+        "flight-recorder dumps would decide"
+    )
+
+
+def silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Reported) -> list[int]:
+    """Ranks that are known, whose logs were read past the window, and that did not report what the others report."""
+    waits = [item for item in items if item.episode.name in WAITERS and item.ranks]
+    known = set(placement.ranks)
+    if not waits:
+        return []
+    if placement.world_size is None and reported.all_ended:
+        return unheard_of({rank for item in items if item.episode.name in REPORTS for rank in item.ranks})
+    if placement.world_size is None or len(known) < placement.world_size:
+        return []
+    silent = sorted(known.difference(*(item.ranks for item in waits)) & _heard(items))
+    # Whom the launcher stopped fell silent for that; before anybody gave up waiting, for the failure of a neighbour.
+    stops = [item for item in items if item.episode.name in STOPPED and item.ranks]
+    early = [s for s in stops if all(order(s.episode.first, wait.episode.first) == "before" for wait in waits)]
+    silent = [rank for rank in silent if not any(rank in item.ranks for item in early)]
+    stopped = {rank for item in stops for rank in item.ranks}
+    silent = [rank for rank in silent if rank not in stopped] or silent
+    if not silent or len(silent) * 2 > len(known):
+        return []
+    window_ns = max(item.episode.end_ns for item in waits)
+    unread = [
+        rank
+        for rank in silent
+        if not reported.all_ended and reported.through_ns.get(placement.ranks[rank].node or "", 0) < window_ns
+    ]
+    return [] if unread else silent
+
+
+def _heard(items: list[Resolved]) -> set[int]:
+    """The ranks of which a line of their own was read: of the others nobody knows whether they said anything."""
+    own = (item for item in items if not item.episode.name.startswith(OF_OTHERS))
+    return {rank for item in own if item.episode.first.source_kind == "application" for rank in item.ranks}
