@@ -7,10 +7,12 @@ Rules say how much their root proves. What such an estimate is worth was measure
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
+# What a verdict names: a cause; who stopped, but no cause; neither.
+Kind = Literal["cause", "silent", "unknown"]
 # An estimate, and the share of verdicts with it that were right.
 Point = tuple[float, float]
 # Nothing is so sure or so wrong that no later case could tell.
@@ -22,16 +24,17 @@ SLOPE: Final = 0.1
 class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Points by rising estimate; between two of them the line that joins them. Without points an estimate stands.
 
-    `on`: what it was measured on. `unknown`: of verdicts that name no cause.
+    `on`: what it was measured on. `silent`: of verdicts that name who stopped, without a cause; `unknown`: neither.
     """
 
     on: str = ""
     cause: list[Point] = []
+    silent: list[Point] = []
     unknown: list[Point] = []
 
-    def of(self, estimate: float, *, is_known: bool) -> float:
+    def of(self, estimate: float, kind: Kind) -> float:
         """The share of verdicts with this estimate that are right."""
-        points = self.cause if is_known else self.unknown
+        points: list[Point] = getattr(self, kind)
         if not points:
             return estimate
         after = bisect_left(points, (estimate, 0.0))

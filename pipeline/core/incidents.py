@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from pipeline.core.calibration import Kind
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Step
 from pipeline.core.code_path import failure_of, repeats
@@ -258,7 +259,8 @@ def _culprit(entity: Entity, confidence: float) -> Culprit:
 
 def confidence_of(conclusion: Conclusion, rules: RuleSet) -> float:
     """How often such a conclusion is right: of rivals that nothing tells apart each has its share."""
-    return rules.calibration.of(conclusion.confidence, is_known=conclusion.rule is not None) / conclusion.rivals
+    kind: Kind = "cause" if conclusion.rule is not None else "silent" if conclusion.culprits else "unknown"
+    return rules.calibration.of(conclusion.confidence, kind) / conclusion.rivals
 
 
 def _alternative(other: Conclusion, main: Conclusion, rules: RuleSet) -> Alternative:

@@ -22,7 +22,7 @@ from schemas.vocabulary import VerdictState
 Answer = Literal["restart", "restart_excluding", "do_not_restart", "undecided"]
 
 # Below this a culprit is a suspect: two rivals that the clocks cannot order have half of their rule's confidence each.
-CERTAIN: Final = 0.7
+CERTAIN: Final = 0.9
 # Runs whose recorded times say nothing of today: a node of theirs is left out from now on.
 _RECORDED: Final = frozenset({"post_mortem", "replay"})
 _STANDING: Final = frozenset({"open", "resolved"})

@@ -11,13 +11,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from pipeline import VERSION
-from pipeline.core.calibration import Calibration, Point, fitted
+from pipeline.core.calibration import Calibration, Kind, Point, fitted
 from pipeline.diagnose import diagnose
 from pipeline.drill.generate import LOGS, Options, incident, write
 from pipeline.drill.scoring import PROCESSES, judge
@@ -32,11 +33,16 @@ _MOST_RANKS: Final = 512
 
 
 class Judged(NamedTuple):
-    """A verdict's own estimate, whether it names a cause, and whether class and culprit are right."""
+    """A verdict: its own estimate, what it names, whether class and culprits are right, and among how many it wavers."""
 
     estimate: float
-    is_known: bool
+    kind: Kind
     right: bool
+    rivals: int = 1
+
+    def said(self, calibration: Calibration) -> float:
+        """What an incident prints."""
+        return calibration.of(self.estimate, self.kind) / self.rivals
 
 
 class Bin(NamedTuple):
@@ -58,8 +64,20 @@ def judged(options: Options) -> Judged | None:
         found = diagnose([Path(folder) / LOGS], rules=rules).incidents
     if not found:
         return None
-    score = judge("", made.truth, found)
-    return Judged(found[0].confidence, not found[0].class_.startswith("unknown/"), score.right)
+    score, main = judge("", made.truth, found), found[0]
+    kind: Kind = "cause" if not main.class_.startswith("unknown/") else "silent" if main.culprits else "unknown"
+    # What is said of two rivals is half of what their rule says.
+    rivals = 1 if kind != "cause" or main.confidence in _estimates() else 2
+    return Judged(main.confidence * rivals, kind, score.right, rivals)
+
+
+@cache
+def _estimates() -> frozenset[float]:
+    """All that rules say of themselves."""
+    rules = load_rules().rules
+    return frozenset(
+        round(said, 3) for rule in rules for said in (rule.confidence, *(one.confidence for one in rule.root)) if said
+    )
 
 
 def measured(first_seed: int, count: int) -> list[Judged]:
@@ -83,17 +101,19 @@ def measured(first_seed: int, count: int) -> list[Judged]:
 def fit(verdicts: Sequence[Judged]) -> Calibration:
     """The calibration that fits these best."""
 
-    def points(*, is_known: bool) -> list[Point]:
-        return fitted([(one.estimate, one.right) for one in verdicts if one.is_known is is_known])
+    def points(kind: Kind) -> list[Point]:
+        return fitted([(one.estimate, one.right) for one in verdicts if one.kind == kind and one.rivals == 1])
 
-    return Calibration(on="simulated incidents", cause=points(is_known=True), unknown=points(is_known=False))
+    return Calibration(
+        on="simulated incidents", cause=points("cause"), silent=points("silent"), unknown=points("unknown")
+    )
 
 
 def bins(verdicts: Sequence[Judged], calibration: Calibration) -> list[Bin]:
     """Verdicts by confidence, in tenths, without empty ones."""
     tenths: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
     for one in verdicts:
-        said = calibration.of(one.estimate, is_known=one.is_known)
+        said = one.said(calibration)
         tenths[min(int(said * _BINS), _BINS - 1)].append((said, one.right))
     return [
         Bin(len(group), sum(said for said, _ in group) / len(group), sum(right for _, right in group) / len(group))
@@ -113,7 +133,7 @@ def as_toml(calibration: Calibration) -> str:
         "# How often a verdict is right, by the rule's own estimate. Made by `make calibration`: docs/calibration.md.",
         f'on = "{calibration.on}"',
     ]
-    for name in ("cause", "unknown"):
+    for name in ("cause", "silent", "unknown"):
         lines += [f"{name} = [", *(f"  [{x:g}, {y:g}]," for x, y in getattr(calibration, name)), "]"]
     return "\n".join(lines) + "\n"
 

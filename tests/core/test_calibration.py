@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.calibration import MOST, Calibration, fitted
-from pipeline.drill.calibrate import Judged, as_toml, bins, error
+from pipeline.drill.calibrate import Judged, as_toml, bins, error, fit
 from pipeline.rules import load_rules
 from tests.core.concluding import concluded
 from tests.strategies import lost_gpu, placed, waited
@@ -40,21 +40,27 @@ def test_estimates_that_fall_are_pooled_and_few_verdicts_prove_little() -> None:
 @pytest.mark.parametrize(("estimate", "sure"), [(0.1, 0.6), (0.4, 0.6), (0.6, 0.7), (0.8, 0.8), (0.9, 0.9), (1.0, 0.9)])
 def test_between_two_points_the_line_that_joins_them_counts(estimate: float, sure: float) -> None:
     calibration = Calibration(cause=[(0.4, 0.6), (0.8, 0.8), (0.9, 0.9)])
-    assert calibration.of(estimate, is_known=True) == pytest.approx(sure)
-    assert calibration.of(estimate, is_known=False) == estimate
+    assert calibration.of(estimate, "cause") == pytest.approx(sure)
+    assert calibration.of(estimate, "unknown") == calibration.of(estimate, "silent") == estimate
 
 
 def test_the_error_is_the_mean_distance_of_what_is_said_from_what_is_right() -> None:
-    verdicts = [Judged(0.55, True, True)] * 3 + [Judged(0.55, True, False)] + [Judged(0.95, False, True)] * 4
+    verdicts = [Judged(0.55, "cause", True)] * 3 + [Judged(0.55, "cause", False)] + [Judged(0.95, "silent", True)] * 4
     table = bins(verdicts, Calibration())
     assert [row.verdicts for row in table] == [4, 4]
     assert error(table) == pytest.approx((4 * 0.2 + 4 * 0.05) / 8)
 
 
+def test_of_two_rivals_half_is_said_and_nothing_is_learnt() -> None:
+    pair = Judged(0.9, "cause", False, rivals=2)
+    assert pair.said(Calibration(cause=[(0.9, 0.98)])) == pytest.approx(0.49)
+    assert fit([pair, *([Judged(0.9, "cause", True)] * 8)]).cause == [(0.9, 0.9)]
+
+
 def test_the_file_that_ships_was_made_and_rises() -> None:
     shipped = load_rules().calibration
     assert shipped.on == "simulated incidents"
-    for points in (shipped.cause, shipped.unknown):
+    for points in (shipped.cause, shipped.silent, shipped.unknown):
         assert points
         assert all(x0 < x1 and y0 <= y1 for (x0, y0), (x1, y1) in pairwise(points))
     assert 'on = "simulated incidents"' in as_toml(shipped)
@@ -66,4 +72,4 @@ def test_an_incident_says_what_its_confidence_was_measured_on() -> None:
     )
     rule = next(rule for rule in load_rules().rules if rule.class_ == incident.class_)
     assert incident.engine.calibrated_on == "simulated incidents"
-    assert incident.confidence == pytest.approx(load_rules().calibration.of(rule.confidence, is_known=True), abs=0.001)
+    assert incident.confidence == pytest.approx(load_rules().calibration.of(rule.confidence, "cause"), abs=0.001)
