@@ -33,7 +33,7 @@ _MOST_RANKS: Final = 512
 
 
 class Judged(NamedTuple):
-    """A verdict: its own estimate, what it names, whether class and culprits are right, and among how many it wavers."""
+    """A verdict: its own estimate, what it names, whether class and culprits are right, among how many it wavers."""
 
     estimate: float
     kind: Kind
