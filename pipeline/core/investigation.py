@@ -6,6 +6,7 @@ the set of events it was given, not on their order; it is published only when it
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -119,6 +120,8 @@ class Investigation:
         self._looked_ns = 0
         self._backfilled = set(state.backfilled)
         self._holder = ""
+        # Reporters that were not read to their end: thousands report every second.
+        self._unended = {name: None for name, seen in state.reporters.items() if not seen.ended}
         self._is_node = keys.is_node_key(state.key, keys.run_of(state.key))
 
     @classmethod
@@ -158,7 +161,7 @@ class Investigation:
         state.cluster, state.run, state.run_id = batch.cluster, batch.run, batch.run_id
         if batch.job_id is not None and state.job is None:
             state.job = Job(job_id=batch.job_id, attempt=batch.attempt)
-        seen = state.reporters.setdefault(batch.reporter, NodeSeen())
+        seen = self._seen(batch.reporter)
         seen.is_node = seen.is_node or batch.node is not None
         seen.said_ns = max(seen.said_ns, now_ns)
         shipper = f"{batch.reporter}/{batch.shipper_id}"
@@ -185,6 +188,13 @@ class Investigation:
         state.dirty = state.dirty or telling or bool(fresh_gaps)
         state.watching = state.watching or any(map(is_watched, events))
 
+    def _seen(self, reporter: str) -> NodeSeen:
+        seen = self._state.reporters.get(reporter)
+        if seen is None:
+            seen = self._state.reporters[reporter] = NodeSeen()
+            self._unended[reporter] = None
+        return seen
+
     def _remember(self, backfilled: Iterable[str]) -> None:
         """Note ids of events that came late."""
         known = self._state.backfilled
@@ -201,7 +211,7 @@ class Investigation:
     def _take_progress(self, progress: NodeProgress, now_ns: int) -> list[Output]:
         state = self._state
         state.cluster, state.run, state.run_id = progress.cluster, progress.run, progress.run_id
-        seen = state.reporters.setdefault(progress.reporter, NodeSeen())
+        seen = self._seen(progress.reporter)
         if (progress.as_of_unix_nano, progress.ended) < (seen.as_of_ns, seen.ended):
             # A worker that was killed says again what it said before.
             return []
@@ -212,6 +222,10 @@ class Investigation:
         seen.ended, seen.said_ns, seen.kinds, seen.excluded = (
             progress.ended, now_ns, progress.kinds, progress.excluded,
         )  # fmt: skip
+        if seen.ended:
+            self._unended.pop(progress.reporter, None)
+        else:
+            self._unended[progress.reporter] = None
         # Who is silent is known only by progress: without a cause, progress itself may change the verdict.
         if state.published and (widened or any(p.unknown and not p.settled for p in state.published.values())):
             state.dirty = True
@@ -238,7 +252,7 @@ class Investigation:
         }  # fmt: skip
 
     def _all_ended(self) -> bool:
-        return bool(self._state.reporters) and all(seen.ended for seen in self._state.reporters.values())
+        return bool(self._state.reporters) and not self._unended
 
     def _due(self, now_ns: int) -> bool:
         state = self._state
@@ -273,9 +287,9 @@ class Investigation:
         return not self._is_held(wanted_ns, now_ns) and self._watermark(now_ns) >= wanted_ns
 
     def _is_held(self, wanted_ns: int, now_ns: int) -> bool:
-        """Whether the watermark waits for somebody. Who held it last is asked first: thousands report every second."""
+        """Whether the watermark waits for somebody. Who held it last is asked first."""
         reporters = self._state.reporters
-        for name in (self._holder, *reporters):
+        for name in chain((self._holder,), self._unended):
             seen = reporters.get(name)
             if seen is not None and seen.through_ns < wanted_ns and self._is_open(seen, now_ns):
                 self._holder = name
