@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from kafka import KafkaProducer
+from confluent_kafka import Producer
 
 from pipeline.drill import generate, scoring
 from pipeline.drill.generate import Incident as Made
@@ -29,7 +29,7 @@ from pipeline.reader import empty_batch
 from pipeline.up import Service, prepare_kafka, wait_for_feed
 from pipeline.web.client import FeedClient, FeedUnreachableError
 from schemas.codec import encode
-from schemas.records import ClockReading, Incident, Progress, RawBatch, RawLine, SourceProgress
+from schemas.records import Incident, Progress, RawBatch, RawLine, SourceProgress
 from schemas.topics import RAW, key_of
 from tests.bench.processes import cpu_s
 
@@ -129,11 +129,14 @@ def _measure(folder: Path, kafka: str, url: str, lead_s: float, pids: dict[str, 
     batches = sorted(_batches(planned, made, first_ns - BEFORE_NS), key=lambda ready: ready.due_ns)
     heard = Heard()
     threading.Thread(target=_follow, args=(url, heard), daemon=True).start()
-    producer = KafkaProducer(bootstrap_servers=kafka, compression_type="zstd", linger_ms=5, batch_size=262_144)
+    producer = Producer(
+        {"bootstrap.servers": kafka, "compression.type": "zstd", "linger.ms": 5, "partitioner": "murmur2",
+         "queue.buffering.max.messages": 1_000_000}
+    )  # fmt: skip
     before = [ready for ready in batches if ready.due_ns < first_ns - BEFORE_NS]
     used = {name: cpu_s(pid) for name, pid in pids.items()}
     for ready in before:
-        producer.send(RAW.name, key=ready.key, value=ready.data)
+        producer.produce(RAW.name, key=ready.key, value=ready.data)
     producer.flush()
     late_s = max(0.0, (time.time_ns() - first_ns + BEFORE_NS) / SECOND_NS)
     yield f"  {len(before):,} batches of the time before are in Kafka, {late_s:.1f} s late {_load()}"
@@ -192,47 +195,50 @@ def _ready(
 
 
 def _play(
-    producer: KafkaProducer, planned: FolderPlan, made: Made, batches: list[Ready], seqs: dict[str, int], last_ns: int
+    producer: Producer, planned: FolderPlan, made: Made, batches: list[Ready], seqs: dict[str, int], last_ns: int
 ) -> float:
     """Send what is due, and of each node its progress every second. Returns how far it fell behind (s)."""
     count, behind_ns, at, sent = len(planned.nodes), 0, 0, 0
+    progress = [_progress(planned, node, made) for node in planned.nodes]
     began_ns = time.time_ns()
     while (now_ns := time.time_ns()) < last_ns + 60 * SECOND_NS:
         while at < len(batches) and batches[at].due_ns <= now_ns:
             ready = batches[at]
             behind_ns = max(behind_ns, now_ns - ready.due_ns)
-            producer.send(RAW.name, key=ready.key, value=ready.data)
+            producer.produce(RAW.name, key=ready.key, value=ready.data)
             seqs[ready.reporter] = ready.seq
             at += 1
         while sent < (now_ns - began_ns) * count // SECOND_NS:
-            node = planned.nodes[sent % count]
-            key = key_of("drill", RUN_ID, planned.cluster, node.reporter)
-            producer.send(RAW.name, key=key, value=encode(_progress(planned, node, made, seqs, now_ns)))
+            reporter, key, ahead_ns, data = progress[sent % count]
+            wall, seq = str(now_ns + ahead_ns).encode(), str(seqs.get(reporter, 0)).encode()
+            producer.produce(RAW.name, key=key, value=data.replace(_WALL, wall).replace(_SEQ, seq))
             sent += 1
+        producer.poll(0)
         time.sleep(0.02)
     producer.flush()
     return behind_ns / SECOND_NS
 
 
-def _progress(planned: FolderPlan, node: NodePlan, made: Made, seqs: dict[str, int], now_ns: int) -> Progress:
-    clock, ago_ns = node.clock, made_end_ns(made) - now_ns
-    wall_ns = clock.wall_ns - ago_ns
-    return Progress(
+# Numbers that stand for those that change from one progress record of a node to the next.
+_WALL, _SEQ = b"1111111111111111111", b"2222222222"
+
+
+def _progress(planned: FolderPlan, node: NodePlan, made: Made) -> tuple[str, bytes, int, bytes]:
+    """The reporter, its key, how far its wall clock is ahead (ns), and its progress with numbers to be replaced."""
+    record = Progress(
         run="drill", run_id=RUN_ID, cluster=planned.cluster, reporter=node.reporter, machine_id=node.machine_id,
-        boot_id=node.boot_id, shipper_id=empty_batch(planned.cluster, node).shipper_id,
-        last_batch_seq=seqs.get(node.reporter, 0), clock_claim=node.claim,
-        clock=ClockReading(
-            raw_ns=clock.raw_ns - ago_ns, mono_ns=clock.mono_ns - ago_ns, boottime_ns=clock.boottime_ns - ago_ns,
-            wall_ns=wall_ns,
-        ),
+        boot_id=node.boot_id, shipper_id=empty_batch(planned.cluster, node).shipper_id, last_batch_seq=int(_SEQ),
+        clock=msgspec.structs.replace(node.clock, wall_ns=int(_WALL)), clock_claim=node.claim,
         sources=[
             SourceProgress(
-                source=source.name, state="on", kind=source.kind, at_end=True, read_through_unix_nano=wall_ns,
+                source=source.name, state="on", kind=source.kind, at_end=True, read_through_unix_nano=int(_WALL),
                 attributes=source.attributes,
             )
             for source in node.sources
         ],
     )  # fmt: skip
+    key = key_of("drill", RUN_ID, planned.cluster, node.reporter)
+    return node.reporter, key, node.clock.wall_ns - made_end_ns(made), encode(record)
 
 
 def made_end_ns(made: Made) -> int:
