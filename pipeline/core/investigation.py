@@ -21,6 +21,7 @@ from pipeline.core.episodes import Episode, Episodes, bouts, of_event
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
+from pipeline.core.placement_kept import PlacementKept
 from pipeline.core.progress_marks import ProgressMarks, Reader
 from pipeline.core.recurrence import elements_of
 from pipeline.core.run_state import owner_of
@@ -120,6 +121,7 @@ class Investigation:
         self._looked_ns = 0
         self._backfilled = set(state.backfilled)
         self._holder = ""
+        self._kept = PlacementKept()
         # Reporters that were not read to their end: thousands report every second.
         self._unended = {name: None for name, seen in state.reporters.items() if not seen.ended}
         self._is_node = keys.is_node_key(state.key, keys.run_of(state.key))
@@ -232,7 +234,16 @@ class Investigation:
         self._look_at_marks(progress, now_ns)
         is_time = self._due(now_ns) or ((state.dirty or state.watching) and self._all_ended())
         is_time = is_time or self._may_settle(now_ns)
-        return self._verdicts(now_ns) if is_time else []
+        if is_time:
+            return self._verdicts(now_ns)
+        if self._kept.is_due(state.facts, self._pause_ns, now_ns):
+            self._placement(now_ns)
+        return []
+
+    def _placement(self, now_ns: int) -> PlacementMap:
+        """Who runs where."""
+        is_final = self._all_ended() or self._may_settle(now_ns)
+        return self._kept.map(self._state.facts, self._reporting(), now_ns, final=is_final)
 
     def _look_at_marks(self, progress: NodeProgress, now_ns: int) -> None:
         """Marks that stopped are known by progress alone. At most once a second: the last progress always counts."""
@@ -254,9 +265,14 @@ class Investigation:
     def _all_ended(self) -> bool:
         return bool(self._state.reporters) and not self._unended
 
-    def _due(self, now_ns: int) -> bool:
+    @property
+    def _pause_ns(self) -> int:
+        """How long nothing is worked out anew."""
         state = self._state
-        pause_ns = len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS + len(state.facts.claims) * PAUSE_PER_CLAIM_NS
+        return len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS + len(state.facts.claims) * PAUSE_PER_CLAIM_NS
+
+    def _due(self, now_ns: int) -> bool:
+        state, pause_ns = self._state, self._pause_ns
         watch_ns = WATCH_AGAIN_NS if state.published else WATCH_NS
         if state.watching and now_ns - state.computed_ns >= watch_ns + pause_ns:
             return True
@@ -330,7 +346,7 @@ class Investigation:
     def _conclude(self, now_ns: int) -> list[tuple[Verdict, int]]:
         """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
-        placement = PlacementMap(state.facts, self._reporting())
+        placement = self._placement(now_ns)
         silent, stall = self._silent(now_ns), state.marks.stall(self._mark_readers(now_ns))
         state.stalled = stall is not None
         reported = Reported(
