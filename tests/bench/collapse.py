@@ -29,7 +29,7 @@ from pipeline.reader import empty_batch
 from pipeline.up import Service, prepare_kafka, wait_for_feed
 from pipeline.web.client import FeedClient, FeedUnreachableError
 from schemas.codec import encode
-from schemas.records import Incident, Progress, RawBatch, RawLine, SourceProgress
+from schemas.records import ClockReading, Incident, Progress, RawBatch, RawLine, SourceProgress
 from schemas.topics import RAW, key_of
 from tests.bench.processes import cpu_s
 
@@ -142,7 +142,7 @@ def _measure(folder: Path, kafka: str, url: str, lead_s: float, pids: dict[str, 
     yield f"  {len(before):,} batches of the time before are in Kafka, {late_s:.1f} s late {_load()}"
     _sleep_until(first_ns - BEFORE_NS)
     warm = {name: cpu_s(pid) for name, pid in pids.items()}
-    behind_s = _play(producer, planned, made, batches[len(before) :], {r.reporter: r.seq for r in before}, last_ns)
+    behind_s = _play(producer, planned, batches[len(before) :], {r.reporter: r.seq for r in before}, last_ns)
     yield f"  played {len(lines):,} lines, the player at most {behind_s:.1f} s behind {_load()}"
     yield from _told(made, heard, first_ns, last_ns)
     for name, pid in pids.items():
@@ -186,20 +186,29 @@ def _ready(
     planned: FolderPlan, node: NodePlan, attributes: dict[str, dict[str, str]], lines: list[RawLine], seq: int,
     key: bytes, slot: int,
 ) -> Ready:  # fmt: skip
+    due_ns = (slot + 1) * BATCH_NS if slot else 0
     batch = msgspec.structs.replace(
         empty_batch(planned.cluster, node), run="drill", run_id=RUN_ID, batch_seq=seq, records=lines,
         source_attributes={name: attributes[name] for name in {line.source for line in lines}},
+        clock=_clock(node, due_ns or time.time_ns()),
     )  # fmt: skip
     assert isinstance(batch, RawBatch)
-    return Ready((slot + 1) * BATCH_NS if slot else 0, key, encode(batch), node.reporter, seq)
+    return Ready(due_ns, key, encode(batch), node.reporter, seq)
 
 
-def _play(
-    producer: Producer, planned: FolderPlan, made: Made, batches: list[Ready], seqs: dict[str, int], last_ns: int
-) -> float:
+def _clock(node: NodePlan, wall_ns: int) -> ClockReading:
+    """A reading of the clocks of a node: the wall clocks of this story are right within a second."""
+    ago_ns = node.clock.wall_ns - wall_ns
+    return ClockReading(
+        raw_ns=max(0, node.clock.raw_ns - ago_ns), mono_ns=max(0, node.clock.mono_ns - ago_ns),
+        boottime_ns=max(0, node.clock.boottime_ns - ago_ns), wall_ns=wall_ns,
+    )  # fmt: skip
+
+
+def _play(producer: Producer, planned: FolderPlan, batches: list[Ready], seqs: dict[str, int], last_ns: int) -> float:
     """Send what is due, and of each node its progress every second. Returns how far it fell behind (s)."""
     count, behind_ns, at, sent = len(planned.nodes), 0, 0, 0
-    progress = [_progress(planned, node, made) for node in planned.nodes]
+    progress = [_progress(planned, node) for node in planned.nodes]
     began_ns = time.time_ns()
     while (now_ns := time.time_ns()) < last_ns + 60 * SECOND_NS:
         while at < len(batches) and batches[at].due_ns <= now_ns:
@@ -209,8 +218,8 @@ def _play(
             seqs[ready.reporter] = ready.seq
             at += 1
         while sent < (now_ns - began_ns) * count // SECOND_NS:
-            reporter, key, ahead_ns, data = progress[sent % count]
-            wall, seq = str(now_ns + ahead_ns).encode(), str(seqs.get(reporter, 0)).encode()
+            reporter, key, data = progress[sent % count]
+            wall, seq = str(now_ns).encode(), str(seqs.get(reporter, 0)).encode()
             producer.produce(RAW.name, key=key, value=data.replace(_WALL, wall).replace(_SEQ, seq))
             sent += 1
         producer.poll(0)
@@ -223,12 +232,12 @@ def _play(
 _WALL, _SEQ = b"1111111111111111111", b"2222222222"
 
 
-def _progress(planned: FolderPlan, node: NodePlan, made: Made) -> tuple[str, bytes, int, bytes]:
-    """The reporter, its key, how far its wall clock is ahead (ns), and its progress with numbers to be replaced."""
+def _progress(planned: FolderPlan, node: NodePlan) -> tuple[str, bytes, bytes]:
+    """A reporter, its key, and its progress with numbers to be replaced."""
     record = Progress(
         run="drill", run_id=RUN_ID, cluster=planned.cluster, reporter=node.reporter, machine_id=node.machine_id,
         boot_id=node.boot_id, shipper_id=empty_batch(planned.cluster, node).shipper_id, last_batch_seq=int(_SEQ),
-        clock=msgspec.structs.replace(node.clock, wall_ns=int(_WALL)), clock_claim=node.claim,
+        clock=_clock(node, int(_WALL)), clock_claim=node.claim,
         sources=[
             SourceProgress(
                 source=source.name, state="on", kind=source.kind, at_end=True, read_through_unix_nano=int(_WALL),
@@ -238,12 +247,7 @@ def _progress(planned: FolderPlan, node: NodePlan, made: Made) -> tuple[str, byt
         ],
     )  # fmt: skip
     key = key_of("drill", RUN_ID, planned.cluster, node.reporter)
-    return node.reporter, key, node.clock.wall_ns - made_end_ns(made), encode(record)
-
-
-def made_end_ns(made: Made) -> int:
-    """The true time of the readings of the clocks in the manifest: when the logs were collected."""
-    return max(line.true_ns for lines in made.story.lines.values() for line in lines) + 60 * SECOND_NS
+    return node.reporter, key, encode(record)
 
 
 def _follow(url: str, heard: Heard) -> None:
