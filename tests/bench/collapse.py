@@ -98,7 +98,7 @@ class Heard:
     stopped: bool = False
 
 
-def live(folder: Path, lead_s: float) -> Iterator[str]:
+def live(folder: Path, lead_s: float, progress_s: float) -> Iterator[str]:
     """The rows of the live path."""
     broker, port = KafkaBroker(folder / "data", port=free_port(9092)), free_port(8088)
     kafka = broker.start()
@@ -111,14 +111,17 @@ def live(folder: Path, lead_s: float) -> Iterator[str]:
         for service in services:
             service.start()
         wait_for_feed("127.0.0.1", port)
-        yield from _measure(folder, kafka, f"http://127.0.0.1:{port}", lead_s, {s.name: s.pid or 0 for s in services})
+        yield from _measure(
+            folder, kafka, f"http://127.0.0.1:{port}", (lead_s, progress_s), {s.name: s.pid or 0 for s in services}
+        )
     finally:
         for service in services:
             service.stop()
         broker.stop()
 
 
-def _measure(folder: Path, kafka: str, url: str, lead_s: float, pids: dict[str, int]) -> Iterator[str]:
+def _measure(folder: Path, kafka: str, url: str, pace: tuple[float, float], pids: dict[str, int]) -> Iterator[str]:
+    lead_s, progress_s = pace
     end_ns = time.time_ns() + round(lead_s * SECOND_NS)
     made = generate.incident(msgspec.structs.replace(STORY, end_ns=end_ns))
     generate.write(made, folder / "story")
@@ -142,7 +145,9 @@ def _measure(folder: Path, kafka: str, url: str, lead_s: float, pids: dict[str, 
     yield f"  {len(before):,} batches of the time before are in Kafka, {late_s:.1f} s late {_load()}"
     _sleep_until(first_ns - BEFORE_NS)
     warm = {name: cpu_s(pid) for name, pid in pids.items()}
-    behind_s = _play(producer, planned, batches[len(before) :], {r.reporter: r.seq for r in before}, last_ns)
+    behind_s = _play(
+        producer, planned, batches[len(before) :], {r.reporter: r.seq for r in before}, (last_ns, progress_s)
+    )
     yield f"  played {len(lines):,} lines, the player at most {behind_s:.1f} s behind {_load()}"
     yield from _told(made, heard, first_ns, last_ns)
     for name, pid in pids.items():
@@ -205,8 +210,11 @@ def _clock(node: NodePlan, wall_ns: int) -> ClockReading:
     )  # fmt: skip
 
 
-def _play(producer: Producer, planned: FolderPlan, batches: list[Ready], seqs: dict[str, int], last_ns: int) -> float:
-    """Send what is due, and of each node its progress every second. Returns how far it fell behind (s)."""
+def _play(
+    producer: Producer, planned: FolderPlan, batches: list[Ready], seqs: dict[str, int], until: tuple[int, float]
+) -> float:
+    """Send what is due, and of each node its progress from time to time. Returns how far it fell behind (s)."""
+    last_ns, every_s = until
     count, behind_ns, at, sent = len(planned.nodes), 0, 0, 0
     progress = [_progress(planned, node) for node in planned.nodes]
     began_ns = time.time_ns()
@@ -217,7 +225,7 @@ def _play(producer: Producer, planned: FolderPlan, batches: list[Ready], seqs: d
             producer.produce(RAW.name, key=ready.key, value=ready.data)
             seqs[ready.reporter] = ready.seq
             at += 1
-        while sent < (now_ns - began_ns) * count // SECOND_NS:
+        while sent < (now_ns - began_ns) / SECOND_NS / every_s * count:
             reporter, key, data = progress[sent % count]
             wall, seq = str(now_ns).encode(), str(seqs.get(reporter, 0)).encode()
             producer.produce(RAW.name, key=key, value=data.replace(_WALL, wall).replace(_SEQ, seq))
