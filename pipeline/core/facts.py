@@ -160,6 +160,12 @@ class Facts(Struct, kw_only=True):
     hosts: dict[str, None] = field(default_factory=dict)
     dropped: int = 0
 
+    @property
+    def size(self) -> tuple[int, ...]:
+        """How much is said of each kind: another line that says what is known leaves it as it is."""
+        named = (self.claims, self.seats, self.worlds, self.shown, self.pods, self.uses)
+        return len(self.hosts), len(self.variables), len(self.marks), *map(len, named)
+
     def learn(self, event: Event) -> None:
         """Take what an event says about who runs where. The order of calls does not matter."""
         if event.subject.node and len(self.hosts) < MAX_HOSTS:

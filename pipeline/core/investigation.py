@@ -6,6 +6,7 @@ the set of events it was given, not on their order; it is published only when it
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ from pipeline.core.episodes import Episode, Episodes, bouts, of_event
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
+from pipeline.core.placement_kept import PlacementKept
 from pipeline.core.progress_marks import ProgressMarks, Reader
 from pipeline.core.recurrence import elements_of
 from pipeline.core.run_state import owner_of
@@ -120,6 +122,9 @@ class Investigation:
         self._looked_ns = 0
         self._backfilled = set(state.backfilled)
         self._holder = ""
+        self._kept = PlacementKept()
+        # Reporters that were not read to their end: thousands report every second.
+        self._unended = {name: None for name, seen in state.reporters.items() if not seen.ended}
         self._is_node = keys.is_node_key(state.key, keys.run_of(state.key))
 
     @classmethod
@@ -159,7 +164,7 @@ class Investigation:
         state.cluster, state.run, state.run_id = batch.cluster, batch.run, batch.run_id
         if batch.job_id is not None and state.job is None:
             state.job = Job(job_id=batch.job_id, attempt=batch.attempt)
-        seen = state.reporters.setdefault(batch.reporter, NodeSeen())
+        seen = self._seen(batch.reporter)
         seen.is_node = seen.is_node or batch.node is not None
         seen.said_ns = max(seen.said_ns, now_ns)
         shipper = f"{batch.reporter}/{batch.shipper_id}"
@@ -186,6 +191,13 @@ class Investigation:
         state.dirty = state.dirty or telling or bool(fresh_gaps)
         state.watching = state.watching or any(map(is_watched, events))
 
+    def _seen(self, reporter: str) -> NodeSeen:
+        seen = self._state.reporters.get(reporter)
+        if seen is None:
+            seen = self._state.reporters[reporter] = NodeSeen()
+            self._unended[reporter] = None
+        return seen
+
     def _remember(self, backfilled: Iterable[str]) -> None:
         """Note ids of events that came late."""
         known = self._state.backfilled
@@ -202,7 +214,7 @@ class Investigation:
     def _take_progress(self, progress: NodeProgress, now_ns: int) -> list[Output]:
         state = self._state
         state.cluster, state.run, state.run_id = progress.cluster, progress.run, progress.run_id
-        seen = state.reporters.setdefault(progress.reporter, NodeSeen())
+        seen = self._seen(progress.reporter)
         if (progress.as_of_unix_nano, progress.ended) < (seen.as_of_ns, seen.ended):
             # A worker that was killed says again what it said before.
             return []
@@ -213,13 +225,26 @@ class Investigation:
         seen.ended, seen.said_ns, seen.kinds, seen.excluded = (
             progress.ended, now_ns, progress.kinds, progress.excluded,
         )  # fmt: skip
+        if seen.ended:
+            self._unended.pop(progress.reporter, None)
+        else:
+            self._unended[progress.reporter] = None
         # Who is silent is known only by progress: without a cause, progress itself may change the verdict.
         if state.published and (widened or any(p.unknown and not p.settled for p in state.published.values())):
             state.dirty = True
         self._look_at_marks(progress, now_ns)
         is_time = self._due(now_ns) or ((state.dirty or state.watching) and self._all_ended())
         is_time = is_time or self._may_settle(now_ns)
-        return self._verdicts(now_ns) if is_time else []
+        if is_time:
+            return self._verdicts(now_ns)
+        if self._kept.is_due(state.facts, self._pause_ns, now_ns):
+            self._placement(now_ns)
+        return []
+
+    def _placement(self, now_ns: int) -> PlacementMap:
+        """Who runs where."""
+        is_final = self._all_ended() or self._may_settle(now_ns)
+        return self._kept.map(self._state.facts, self._reporting(), now_ns, final=is_final)
 
     def _look_at_marks(self, progress: NodeProgress, now_ns: int) -> None:
         """Marks that stopped are known by progress alone. At most once a second: the last progress always counts."""
@@ -239,11 +264,16 @@ class Investigation:
         }  # fmt: skip
 
     def _all_ended(self) -> bool:
-        return bool(self._state.reporters) and all(seen.ended for seen in self._state.reporters.values())
+        return bool(self._state.reporters) and not self._unended
+
+    @property
+    def _pause_ns(self) -> int:
+        """How long nothing is worked out anew."""
+        state = self._state
+        return len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS + len(state.facts.claims) * PAUSE_PER_CLAIM_NS
 
     def _due(self, now_ns: int) -> bool:
-        state = self._state
-        pause_ns = len(state.episodes.by_key) * PAUSE_PER_EPISODE_NS + len(state.facts.claims) * PAUSE_PER_CLAIM_NS
+        state, pause_ns = self._state, self._pause_ns
         watch_ns = WATCH_AGAIN_NS if state.published else WATCH_NS
         if state.watching and now_ns - state.computed_ns >= watch_ns + pause_ns:
             return True
@@ -274,9 +304,9 @@ class Investigation:
         return not self._is_held(wanted_ns, now_ns) and self._watermark(now_ns) >= wanted_ns
 
     def _is_held(self, wanted_ns: int, now_ns: int) -> bool:
-        """Whether the watermark waits for somebody. Who held it last is asked first: thousands report every second."""
+        """Whether the watermark waits for somebody. Who held it last is asked first."""
         reporters = self._state.reporters
-        for name in (self._holder, *reporters):
+        for name in chain((self._holder,), self._unended):
             seen = reporters.get(name)
             if seen is not None and seen.through_ns < wanted_ns and self._is_open(seen, now_ns):
                 self._holder = name
@@ -317,7 +347,7 @@ class Investigation:
     def _conclude(self, now_ns: int) -> list[tuple[Verdict, int]]:
         """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
-        placement = PlacementMap(state.facts, self._reporting())
+        placement = self._placement(now_ns)
         silent, stall = self._silent(now_ns), state.marks.stall(self._mark_readers(now_ns))
         state.stalled = stall is not None
         reported = Reported(

@@ -31,6 +31,7 @@ def main() -> None:
     options.add_argument("--noise", type=int, default=850_000, help="lines of noise that are read")
     options.add_argument("--sizes", default="0.1,1", help="sizes in GB that are diagnosed")
     options.add_argument("--lead", type=float, default=420, help="seconds until the collapse that is played is over")
+    options.add_argument("--progress", type=float, default=1, help="seconds between two progress records of a node")
     given = options.parse_args()
     wanted = ["reading", "collapse", "collapse-live", "live"] if given.only is None else [given.only]
     if "reading" in wanted:
@@ -38,7 +39,7 @@ def main() -> None:
     if "collapse" in wanted:
         _print(lambda folder: collapse.post_mortem(folder, [1, 2]))
     if "collapse-live" in wanted:
-        _print(lambda folder: collapse.live(folder, given.lead))
+        _print(lambda folder: collapse.live(folder, given.lead, given.progress))
     if "live" in wanted:
         _live(given)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from kafka import KafkaProducer
+from confluent_kafka import Producer
 
 from pipeline.drill import generate, scoring
 from pipeline.drill.generate import Incident as Made
@@ -98,7 +98,7 @@ class Heard:
     stopped: bool = False
 
 
-def live(folder: Path, lead_s: float) -> Iterator[str]:
+def live(folder: Path, lead_s: float, progress_s: float) -> Iterator[str]:
     """The rows of the live path."""
     broker, port = KafkaBroker(folder / "data", port=free_port(9092)), free_port(8088)
     kafka = broker.start()
@@ -111,14 +111,17 @@ def live(folder: Path, lead_s: float) -> Iterator[str]:
         for service in services:
             service.start()
         wait_for_feed("127.0.0.1", port)
-        yield from _measure(folder, kafka, f"http://127.0.0.1:{port}", lead_s, {s.name: s.pid or 0 for s in services})
+        yield from _measure(
+            folder, kafka, f"http://127.0.0.1:{port}", (lead_s, progress_s), {s.name: s.pid or 0 for s in services}
+        )
     finally:
         for service in services:
             service.stop()
         broker.stop()
 
 
-def _measure(folder: Path, kafka: str, url: str, lead_s: float, pids: dict[str, int]) -> Iterator[str]:
+def _measure(folder: Path, kafka: str, url: str, pace: tuple[float, float], pids: dict[str, int]) -> Iterator[str]:
+    lead_s, progress_s = pace
     end_ns = time.time_ns() + round(lead_s * SECOND_NS)
     made = generate.incident(msgspec.structs.replace(STORY, end_ns=end_ns))
     generate.write(made, folder / "story")
@@ -129,17 +132,22 @@ def _measure(folder: Path, kafka: str, url: str, lead_s: float, pids: dict[str, 
     batches = sorted(_batches(planned, made, first_ns - BEFORE_NS), key=lambda ready: ready.due_ns)
     heard = Heard()
     threading.Thread(target=_follow, args=(url, heard), daemon=True).start()
-    producer = KafkaProducer(bootstrap_servers=kafka, compression_type="zstd", linger_ms=5, batch_size=262_144)
+    producer = Producer(
+        {"bootstrap.servers": kafka, "compression.type": "zstd", "linger.ms": 5, "partitioner": "murmur2",
+         "queue.buffering.max.messages": 1_000_000}
+    )  # fmt: skip
     before = [ready for ready in batches if ready.due_ns < first_ns - BEFORE_NS]
     used = {name: cpu_s(pid) for name, pid in pids.items()}
     for ready in before:
-        producer.send(RAW.name, key=ready.key, value=ready.data)
+        producer.produce(RAW.name, key=ready.key, value=ready.data)
     producer.flush()
     late_s = max(0.0, (time.time_ns() - first_ns + BEFORE_NS) / SECOND_NS)
     yield f"  {len(before):,} batches of the time before are in Kafka, {late_s:.1f} s late {_load()}"
     _sleep_until(first_ns - BEFORE_NS)
     warm = {name: cpu_s(pid) for name, pid in pids.items()}
-    behind_s = _play(producer, planned, made, batches[len(before) :], {r.reporter: r.seq for r in before}, last_ns)
+    behind_s = _play(
+        producer, planned, batches[len(before) :], {r.reporter: r.seq for r in before}, (last_ns, progress_s)
+    )
     yield f"  played {len(lines):,} lines, the player at most {behind_s:.1f} s behind {_load()}"
     yield from _told(made, heard, first_ns, last_ns)
     for name, pid in pids.items():
@@ -183,61 +191,71 @@ def _ready(
     planned: FolderPlan, node: NodePlan, attributes: dict[str, dict[str, str]], lines: list[RawLine], seq: int,
     key: bytes, slot: int,
 ) -> Ready:  # fmt: skip
+    due_ns = (slot + 1) * BATCH_NS if slot else 0
     batch = msgspec.structs.replace(
         empty_batch(planned.cluster, node), run="drill", run_id=RUN_ID, batch_seq=seq, records=lines,
         source_attributes={name: attributes[name] for name in {line.source for line in lines}},
+        clock=_clock(node, due_ns or time.time_ns()),
     )  # fmt: skip
     assert isinstance(batch, RawBatch)
-    return Ready((slot + 1) * BATCH_NS if slot else 0, key, encode(batch), node.reporter, seq)
+    return Ready(due_ns, key, encode(batch), node.reporter, seq)
+
+
+def _clock(node: NodePlan, wall_ns: int) -> ClockReading:
+    """A reading of the clocks of a node: the wall clocks of this story are right within a second."""
+    ago_ns = node.clock.wall_ns - wall_ns
+    return ClockReading(
+        raw_ns=max(0, node.clock.raw_ns - ago_ns), mono_ns=max(0, node.clock.mono_ns - ago_ns),
+        boottime_ns=max(0, node.clock.boottime_ns - ago_ns), wall_ns=wall_ns,
+    )  # fmt: skip
 
 
 def _play(
-    producer: KafkaProducer, planned: FolderPlan, made: Made, batches: list[Ready], seqs: dict[str, int], last_ns: int
+    producer: Producer, planned: FolderPlan, batches: list[Ready], seqs: dict[str, int], until: tuple[int, float]
 ) -> float:
-    """Send what is due, and of each node its progress every second. Returns how far it fell behind (s)."""
+    """Send what is due, and of each node its progress from time to time. Returns how far it fell behind (s)."""
+    last_ns, every_s = until
     count, behind_ns, at, sent = len(planned.nodes), 0, 0, 0
+    progress = [_progress(planned, node) for node in planned.nodes]
     began_ns = time.time_ns()
     while (now_ns := time.time_ns()) < last_ns + 60 * SECOND_NS:
         while at < len(batches) and batches[at].due_ns <= now_ns:
             ready = batches[at]
             behind_ns = max(behind_ns, now_ns - ready.due_ns)
-            producer.send(RAW.name, key=ready.key, value=ready.data)
+            producer.produce(RAW.name, key=ready.key, value=ready.data)
             seqs[ready.reporter] = ready.seq
             at += 1
-        while sent < (now_ns - began_ns) * count // SECOND_NS:
-            node = planned.nodes[sent % count]
-            key = key_of("drill", RUN_ID, planned.cluster, node.reporter)
-            producer.send(RAW.name, key=key, value=encode(_progress(planned, node, made, seqs, now_ns)))
+        while sent < (now_ns - began_ns) / SECOND_NS / every_s * count:
+            reporter, key, data = progress[sent % count]
+            wall, seq = str(now_ns).encode(), str(seqs.get(reporter, 0)).encode()
+            producer.produce(RAW.name, key=key, value=data.replace(_WALL, wall).replace(_SEQ, seq))
             sent += 1
+        producer.poll(0)
         time.sleep(0.02)
     producer.flush()
     return behind_ns / SECOND_NS
 
 
-def _progress(planned: FolderPlan, node: NodePlan, made: Made, seqs: dict[str, int], now_ns: int) -> Progress:
-    clock, ago_ns = node.clock, made_end_ns(made) - now_ns
-    wall_ns = clock.wall_ns - ago_ns
-    return Progress(
+# Numbers that stand for those that change from one progress record of a node to the next.
+_WALL, _SEQ = b"1111111111111111111", b"2222222222"
+
+
+def _progress(planned: FolderPlan, node: NodePlan) -> tuple[str, bytes, bytes]:
+    """A reporter, its key, and its progress with numbers to be replaced."""
+    record = Progress(
         run="drill", run_id=RUN_ID, cluster=planned.cluster, reporter=node.reporter, machine_id=node.machine_id,
-        boot_id=node.boot_id, shipper_id=empty_batch(planned.cluster, node).shipper_id,
-        last_batch_seq=seqs.get(node.reporter, 0), clock_claim=node.claim,
-        clock=ClockReading(
-            raw_ns=clock.raw_ns - ago_ns, mono_ns=clock.mono_ns - ago_ns, boottime_ns=clock.boottime_ns - ago_ns,
-            wall_ns=wall_ns,
-        ),
+        boot_id=node.boot_id, shipper_id=empty_batch(planned.cluster, node).shipper_id, last_batch_seq=int(_SEQ),
+        clock=_clock(node, int(_WALL)), clock_claim=node.claim,
         sources=[
             SourceProgress(
-                source=source.name, state="on", kind=source.kind, at_end=True, read_through_unix_nano=wall_ns,
+                source=source.name, state="on", kind=source.kind, at_end=True, read_through_unix_nano=int(_WALL),
                 attributes=source.attributes,
             )
             for source in node.sources
         ],
     )  # fmt: skip
-
-
-def made_end_ns(made: Made) -> int:
-    """The true time of the readings of the clocks in the manifest: when the logs were collected."""
-    return max(line.true_ns for lines in made.story.lines.values() for line in lines) + 60 * SECOND_NS
+    key = key_of("drill", RUN_ID, planned.cluster, node.reporter)
+    return node.reporter, key, encode(record)
 
 
 def _follow(url: str, heard: Heard) -> None:

@@ -30,6 +30,7 @@ def first_exit(scene: Scene) -> Changes:
     Source: torch/distributed/elastic/agent/server/api.py (`_invoke_run`), multiprocessing/api.py (`_poll`).
     """
     first: dict[tuple[str, str], list[Resolved]] = defaultdict(list)
+    rows = _rows(scene)
     for item in scene.named(_FAILED):
         first[_file(item.episode.first)].append(item)
     for item in scene.items:
@@ -41,18 +42,30 @@ def first_exit(scene: Scene) -> Changes:
         if item.episode.count > 1 and _by_own_error(scene, _file(event)) != 1:
             continue
         if agent.episode.attributes.get("exitcode") in _OWN_END and agent.episode.count == 1:
-            yield id(item), [Resolved(episode=item.episode, subject=_filled(item.subject, _process(scene, agent)))]
+            yield (
+                id(item),
+                [Resolved(episode=item.episode, subject=_filled(item.subject, _process(scene, agent, rows)))],
+            )
 
 
 def processes(scene: Scene) -> Changes:
     """The process whose end a launcher saw, with what its table and its task number say of it."""
+    rows = _rows(scene)
     for item in scene.named(_FAILED, _TABLE):
-        named = _process(scene, item)
+        named = _process(scene, item, rows)
         if named != item.subject:
             yield id(item), [Resolved(episode=item.episode, subject=named)]
 
 
-def _process(scene: Scene, item: Resolved) -> Entity:
+def _rows(scene: Scene) -> dict[str, list[Entity]]:
+    """Who is in the tables of launchers, by file."""
+    rows: dict[str, list[Entity]] = {}
+    for row in scene.named(_TABLE):
+        rows.setdefault(_file(row.episode.first)[1], []).append(row.subject)
+    return rows
+
+
+def _process(scene: Scene, item: Resolved, rows: dict[str, list[Entity]]) -> Entity:
     """With the rank, where it is known.
 
     The ranks of the agent that srun started as task 0 begin at 0: agents are numbered by SLURM_NODEID (static
@@ -62,8 +75,9 @@ def _process(scene: Scene, item: Resolved) -> Entity:
     subject, file = item.subject, _file(item.episode.first)[1]
     if subject.rank is not None:
         return subject
-    rows = [row.subject for row in scene.named(_TABLE) if _file(row.episode.first)[1] == file]
-    same = [row for row in rows if row.pid is not None and row.pid == subject.pid and row.rank is not None]
+    same = [
+        row for row in rows.get(file, ()) if row.pid is not None and row.pid == subject.pid and row.rank is not None
+    ]
     if len(same) == 1 and (subject.node is None or same[0].node in (None, subject.node)):
         return _filled(subject, same[0])
     local_rank = subject.local_rank
@@ -77,6 +91,7 @@ def _process(scene: Scene, item: Resolved) -> Entity:
 
 def killed_by_launcher(scene: Scene) -> Changes:
     """A process that the launcher itself killed, because it did not stop, was not killed by somebody else."""
+    rows = _rows(scene)
     killed = {(_file(item.episode.first)[1], item.subject.pid) for item in scene.named("elastic.kill")}
     for item in scene.named(_FAILED, _TABLE):
         event, pid = item.episode.first, item.subject.pid
@@ -84,7 +99,7 @@ def killed_by_launcher(scene: Scene) -> Changes:
             continue
         event = msgspec.structs.replace(event, attributes={**event.attributes, "exitcode": LAUNCHER_KILLED})
         episode = msgspec.structs.replace(item.episode, first=event)
-        yield id(item), [Resolved(episode=episode, subject=_process(scene, item))]
+        yield id(item), [Resolved(episode=episode, subject=_process(scene, item, rows))]
 
 
 def ended_first(items: Sequence[Resolved], waits: Sequence[Resolved]) -> list[int]:
