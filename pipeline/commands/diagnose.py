@@ -13,7 +13,7 @@ from pipeline.manifest import ManifestError
 from pipeline.page_file import DEFAULT_PAGE, not_replaceable, with_page_name, write_page
 from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
-from pipeline.report.words import listed, visible
+from pipeline.report.words import counted, listed, visible
 from pipeline.workers import WorkerLostError, Workers, look_seldom_for_cycles
 
 __all__ = ["diagnose", "with_page_name"]
@@ -46,9 +46,14 @@ def diagnose(
 
     Exit code 0: no incident, 1: incident found, 2: usage, 3: input that cannot be read.
 
-    Examples: rootrank diagnose ./logs      rootrank diagnose ./logs --json      rootrank diagnose kern.log rank*.log
-    rootrank diagnose ./logs --html      rootrank diagnose ./logs --html incident.html
-    """
+    \b
+    Examples:
+      rootrank diagnose ./logs
+      rootrank diagnose ./logs --json
+      rootrank diagnose kern.log rank*.log
+      rootrank diagnose ./logs --html
+      rootrank diagnose ./logs --html incident.html
+    """  # noqa: D301 - \b keeps the lines of an example apart
     if html is not None and not force and (reason := not_replaceable(html)):
         typer.echo(f"rootrank: {visible(reason)}", err=True)
         raise typer.Exit(USAGE)
@@ -57,7 +62,7 @@ def diagnose(
         typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     folder, diagnosis = _diagnosed(paths, node, processes)
-    _print(diagnosis, as_json=as_json)
+    _print(diagnosis, _read(folder), as_json=as_json)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
         nothing = f"no log to read in {', '.join(map(str, paths))}"
@@ -112,11 +117,19 @@ def _notes(diagnosis: Diagnosis) -> list[str]:
     return [f"{note.class_}: {note.why} ({note.source}:{note.line_no or '?'}: {note.text})" for note in diagnosis.notes]
 
 
-def _print(diagnosis: Diagnosis, *, as_json: bool) -> None:
+def _read(folder: FolderPlan) -> str:
+    """How much was read."""
+    kinds = {source.path: source.kind for node in folder.nodes for source in node.sources}
+    kernels = sum(kind == "kernel" for kind in kinds.values())
+    return f"{counted(len(kinds), 'file')} ({counted(kernels, 'kernel log')})" if kinds else ""
+
+
+def _print(diagnosis: Diagnosis, read: str, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(diagnosis.shape(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()
         return
     look = look_of(sys.stdout)
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
-    sys.stdout.write(render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), width=look.width, color=look.color))
+    text = render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), read=read, width=look.width, color=look.color)
+    sys.stdout.write(text)

@@ -54,9 +54,13 @@ def drill(
     Exit code 0: done, and what was scored or played is right; 1: it is not; 2: usage; 3: something cannot be read,
     written or reached.
 
-    Examples: rootrank drill --out d --chain C10      rootrank drill --out d --count 100 --remove-files 0.3
-    rootrank drill --score d      rootrank drill --live --chain C10
-    """
+    \b
+    Examples:
+      rootrank drill --out d --chain C10
+      rootrank drill --out d --count 100 --remove-files 0.3
+      rootrank drill --score d
+      rootrank drill --live --chain C10
+    """  # noqa: D301 - \b keeps the lines of an example apart
     _check(chain, ranks, gpus_per_node)
     if listed:
         _list(as_json)

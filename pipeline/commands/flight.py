@@ -34,8 +34,11 @@ def flight(
 
     Exit code 0: nothing is stuck, 1: something is, 2: usage, 3: no dump, or one that cannot be read.
 
-    Examples: rootrank flight ./dumps      rootrank flight /tmp/nccl_trace_rank_* --json
-    """
+    \b
+    Examples:
+      rootrank flight ./dumps
+      rootrank flight /tmp/nccl_trace_rank_* --json
+    """  # noqa: D301 - \b keeps the lines of an example apart
     missing = missing_in(paths)
     if missing is not None:
         typer.echo(f"rootrank: {visible(missing)}", err=True)

@@ -36,8 +36,11 @@ def placement(
 
     Exit code 0: no contradiction, 1: some lines contradict each other, 2: usage, 3: input that cannot be read.
 
-    Examples: rootrank placement ./logs      rootrank placement ./logs --json
-    """
+    \b
+    Examples:
+      rootrank placement ./logs
+      rootrank placement ./logs --json
+    """  # noqa: D301 - \b keeps the lines of an example apart
     missing = missing_in(paths)
     if missing is not None:
         typer.echo(f"rootrank: {visible(missing)}", err=True)

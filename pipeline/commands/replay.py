@@ -33,8 +33,11 @@ def replay(
 
     Needs a running pipeline (`rootrank up`). See the result with `rootrank incidents --run replay`.
 
-    Examples: rootrank replay ./logs --speed 60      rootrank replay ./logs --as-fast-as-possible
-    """
+    \b
+    Examples:
+      rootrank replay ./logs --speed 60
+      rootrank replay ./logs --as-fast-as-possible
+    """  # noqa: D301 - \b keeps the lines of an example apart
     if run_id and not is_run_id(run_id):
         typer.echo(f"rootrank: --run-id {run_id!r}: use letters, digits, '.', '_' and '-'", err=True)
         raise typer.Exit(USAGE)

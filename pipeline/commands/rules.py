@@ -35,8 +35,8 @@ PROBLEM, USAGE, UNREADABLE = 1, 2, 3
 app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Show, test and explain the signals (which line means what) and the cause rules.\n\n"
-    "Examples: rootrank rules list --event gpu.xid      rootrank rules show nvrm.xid\n\n"
-    "tail -1 kern.log | rootrank rules explain      rootrank rules unmatched ./logs",
+    "\b\nExamples:\n  rootrank rules list --event gpu.xid\n  rootrank rules show nvrm.xid\n"
+    "  tail -1 kern.log | rootrank rules explain\n  rootrank rules unmatched ./logs",
 )  # fmt: skip
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -66,8 +66,11 @@ def list_(
 ) -> None:
     """List all signals and cause rules.
 
-    Examples: rootrank rules list      rootrank rules list --event nccl. --role symptom
-    """
+    \b
+    Examples:
+      rootrank rules list
+      rootrank rules list --event nccl. --role symptom
+    """  # noqa: D301 - \b keeps the lines of an example apart
     known, rules = _loaded()
     chosen = [s for s in known.signals if s.event.startswith(event) and role in ("", s.role)]
     causes = [] if event or role else rules.rules
@@ -85,8 +88,12 @@ def show(
 ) -> None:
     """Show one signal or cause rule in full, with its examples and references.
 
-    Examples: rootrank rules show nvrm.xid      rootrank rules show gpu_fell_off_bus      rootrank rules show xid:79
-    """
+    \b
+    Examples:
+      rootrank rules show nvrm.xid
+      rootrank rules show gpu_fell_off_bus
+      rootrank rules show xid:79
+    """  # noqa: D301 - \b keeps the lines of an example apart
     known, rules = _loaded()
     if id_.lower().startswith("xid:"):
         _show_xid(id_[4:], as_json=as_json)
@@ -123,8 +130,11 @@ def run_tests(
 ) -> None:
     """Play the examples of signals and the stories of cause rules. Exit code 1: some fail.
 
-    Examples: rootrank rules test      rootrank rules --rules ./mine test
-    """
+    \b
+    Examples:
+      rootrank rules test
+      rootrank rules --rules ./mine test
+    """  # noqa: D301 - \b keeps the lines of an example apart
     known, rules = _loaded()
     wanted = set(ids or ())
     signal_ids = {s.id for s in known.signals} | {s.event for s in known.signals} | set(known.files)
@@ -157,10 +167,11 @@ def explain_(
 
     Exit code 1: some line is read by no signal.
 
-    Examples: rootrank rules explain 'NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.'
-
-    tail -3 kern.log | rootrank rules explain --json
-    """
+    \b
+    Examples:
+      rootrank rules explain 'NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.'
+      tail -3 kern.log | rootrank rules explain --json
+    """  # noqa: D301 - \b keeps the lines of an example apart
     known, _ = _loaded()
     texts = (line,) if line is not None else _standard_input()
     unread = False

@@ -42,8 +42,11 @@ def up(
 
     Needs a JDK 17 and, the first time, Maven (or --kafka-jars). Uses KAFKA_BOOTSTRAP and CLICKHOUSE_URL where given.
 
-    Examples: rootrank up      rootrank up --data ./data --workers 2
-    """
+    \b
+    Examples:
+      rootrank up
+      rootrank up --data ./data --workers 2
+    """  # noqa: D301 - \b keeps the lines of an example apart
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     folder = data or default_data()
     stop = threading.Event()

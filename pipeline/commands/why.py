@@ -48,8 +48,12 @@ def why(
 
     Exit code 0: no incident, 1: an incident stands, 2: usage, 3: neither of them answers.
 
-    Examples: rootrank why 48211      rootrank why 48211 --json      rootrank why 48211 --run replay
-    """
+    \b
+    Examples:
+      rootrank why 48211
+      rootrank why 48211 --json
+      rootrank why 48211 --run replay
+    """  # noqa: D301 - \b keeps the lines of an example apart
     deadline = after(wait_s)
     kept = Asking(partial(_history, clickhouse_url, job, run, cluster))
     seen = Asking(partial(FeedClient(url=url).job, job, {"run": run, "cluster": cluster}))

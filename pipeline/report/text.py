@@ -43,16 +43,19 @@ def render_table(incidents: Sequence[Incident], *, width: int = 80, color: bool 
 
 
 def render_diagnosis(
-    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str], *, width: int = 80, color: bool = False
-) -> str:
-    """Everything that `diagnose` found: incidents, then notes, then what could not be read."""
+    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str], *, read: str = "", width: int = 80,
+    color: bool = False,
+) -> str:  # fmt: skip
+    """Everything that `diagnose` found: incidents, then notes, then what could not be read. `read`: in how much."""
     blocks: list[RenderableType] = []
     for number, incident in enumerate(incidents):
         if number:
             blocks.append(Text("─" * width + "\n", style="dim"))
         blocks += _blocks(incident, width)
     if not incidents:
-        blocks.append(Text("No fault found: the job ended for another reason." if notes else "No incident found."))
+        where = f" in {read}" if read else ""
+        said = f"No fault found{where}: the job ended for another reason." if notes else f"No incident found{where}."
+        blocks.append(Text(said, style="bold"))
     blocks += _section("NOTES", [words.visible(note) for note in notes])
     blocks += _section("NOT READ OR LOST", [words.gap_line(gap) for gap in gaps])
     return _printed(blocks, width, color)

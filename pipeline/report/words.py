@@ -27,7 +27,7 @@ _ACTIONS: Final[dict[str, str]] = {
     "drain_node": "Drain {target}",
     "replace_gpu": "Take {target} out of service and replace the GPU",
     "fix_code": "Fix the code: {target}",
-    "fix_config": "Fix the configuration: {target}",
+    "fix_config": "Change the configuration: {target}",
     "check_network": "Check the network: {target}",
     "check_storage": "Check the storage: {target}",
     "contact_support": "Contact support about {target}",
