@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.flight.dump import FlightError, dumps_of_json, dumps_of_value, own_rank
+from pipeline.core.flight.dump import MAX_RANK, FlightError, dumps_of_json, dumps_of_value, own_rank
 from pipeline.core.flight.state import (
     MAX_STATE,
     GroupState,
@@ -229,7 +229,11 @@ def test_a_list_of_ranks_that_cannot_be_one_is_not_known() -> None:
 
 @given(st.sets(st.integers(0, 300), max_size=60))
 def test_folded_ranks_unfold(ranks: set[int]) -> None:
-    assert list(unfolded(folded(ranks))) == sorted(ranks)
+    found = unfolded(folded(ranks))
+    assert list(found) == sorted(ranks)
+    assert len(found) == len(ranks)
+    assert all(rank in found for rank in ranks)
+    assert max(ranks, default=0) + 1 not in found
 
 
 @pytest.mark.parametrize(
@@ -243,9 +247,9 @@ def test_ranks_are_folded_as_a_person_would(ranks: Any, text: str) -> None:
     assert folded(ranks) == text
 
 
-@pytest.mark.parametrize("text", ["0-", "a", "1-9999999999", "5:0", "0-3:x", "²"])
+@pytest.mark.parametrize("text", ["0-", "a", "1-9999999999", "5:0", "0-3:x", "²", "3, 0-7", "5-2", f"0-{MAX_RANK}"])
 def test_what_was_not_folded_unfolds_to_nothing(text: str) -> None:
-    assert unfolded(text) == ()
+    assert list(unfolded(text)) == []
 
 
 def _wide(groups: int, ops: int) -> RankState:
