@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.core.flight import dump as flight_dump
 from pipeline.core.flight.dump import MAX_RANK, FlightError, dumps_of_json, dumps_of_value, own_rank
 from pipeline.core.flight.state import (
     MAX_STATE,
@@ -222,6 +223,25 @@ def test_a_list_of_ranks_that_cannot_be_one_is_not_known() -> None:
     for ranks in ("[0, -1]", "[0, x]", "[0, 99999999]", "nothing", 7, [0, "a"], {"a": 1}):
         dump["pg_config"]["0"]["ranks"] = ranks
         assert _read(dump, "pickle").groups["0"].ranks == ()
+
+
+@pytest.mark.parametrize("ranks", [list(range(1_000)), str(list(range(1_000))), [*range(1_000), -1]])
+def test_a_list_that_a_pickle_shows_again_and_again_is_a_named_error(
+    ranks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [{"profiling_name": "nccl:all_reduce"}] * 1_000
+    groups = {str(name): {"name": str(name), "ranks": ranks} for name in range(64)}
+    files: list[Any] = [
+        {"version": "2.4", "pg_config": groups, "entries": []},
+        {str(rank): {"version": "2.4", "pg_config": {"0": {"ranks": ranks}}, "entries": []} for rank in range(64)},
+        {str(rank): {"version": "2.4", "pg_status": {}, "entries": entries} for rank in range(64)},
+    ]
+    read = [read_pickle(pickle.dumps(file)) for file in files]
+    assert [len(dumps_of_value(file)) for file in read] == [1, 64, 64]
+    monkeypatch.setattr(flight_dump, "MAX_ASKED", 32_000)
+    for file in read:
+        with pytest.raises(FlightError, match="asks to read more"):
+            dumps_of_value(file)
 
 
 # --- as lines ---------------------------------------------------------------------------------------------------------
