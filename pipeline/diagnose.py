@@ -61,9 +61,17 @@ def diagnose_plan(
     for key, end in ends:
         engine.feed(key, end)
     return Diagnosis(
-        incidents=engine.incidents(), notes=[_note(i) for i in engine.notes()], gaps=folder.gaps,
+        incidents=engine.incidents(), notes=_notes(engine.notes()), gaps=folder.gaps,
         unreadable=[*folder.unreadable, *broken],
     )  # fmt: skip
+
+
+def _notes(endings: Iterable[Incident]) -> list[Note]:
+    """The notes, each once: a line of a node may be noted for every job that runs there."""
+    notes: dict[tuple[object, ...], Note] = {}
+    for note in map(_note, endings):
+        notes.setdefault((note.class_, note.source, note.line_no, note.text), note)
+    return list(notes.values())
 
 
 def _note(incident: Incident) -> Note:

@@ -109,5 +109,5 @@ class Engine:
         return sorted({node for nodes in self._named.values() for node in nodes})
 
     def notes(self) -> list[Incident]:
-        """Endings that are no incidents: scheduler stops, benign notices. Not those of nodes that a job explains."""
+        """Endings that are no incidents: scheduler stops, benign notices; of one line for each job that it concerns."""
         return [self._quiet[name] for name in sorted(self._quiet)]

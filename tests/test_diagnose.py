@@ -5,11 +5,13 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from pipeline.diagnose import diagnose
 from pipeline.engine import Engine
 from pipeline.folder import plan
 from pipeline.reader import Keyed, records
@@ -57,6 +59,24 @@ def test_a_quiet_ending_is_no_incident(case: str) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if expected(case).notes])
 def test_an_ending_that_is_no_incident_is_noted(case: str) -> None:
     assert set(expected(case).notes) <= {note.class_ for note in diagnosed(case).notes}
+
+
+def test_a_line_of_a_node_is_noted_once_for_all_jobs_that_run_there(tmp_path: Path) -> None:
+    node, remapped = tmp_path / "fox-3", "Row Remapper: New row (0x00000000b1c20000) marked for remapping, reset gpu to"
+    node.mkdir()
+    (node / "kern.log").write_text(
+        "2026-05-06T07:05:00.000000+00:00 fox-3 kernel: NVRM: Xid (PCI:0000:41:00): 63, pid=91, name=python, "
+        f"{remapped} activate.\n"
+    )
+    for job, bus in ((31, "41"), (32, "1b")):
+        init = (
+            f"fox-3:{job}:{job} [0] NCCL INFO comm 0x{job} rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId {bus}000 "
+            "commId 0x5 - Init COMPLETE"
+        )
+        steps = [f"[rank0]: [2026-05-06 07:0{minute}:00] step {minute}0 loss 2.5" for minute in range(10)]
+        (node / f"slurm-{job}.out").write_text("\n".join([init, *steps]) + "\n")
+    (note,) = diagnose([tmp_path]).notes
+    assert (note.class_, note.source, note.line_no) == ("benign/gpu_row_remap", "fox-3/kern.log", 1)
 
 
 @pytest.mark.parametrize("case", [case for case in loud() if expected(case).interruption])

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.facts import DERIVED, SOURCE, STATED, Claim, Place, Variable, number
+from pipeline.core.facts import DERIVED, SOURCE, STATED, Claim, Place, Variable, number, world_number
 from pipeline.core.hosts import expand_hosts
 
 _NODE_NAMES: Final = ("SLURMD_NODENAME", "NODE_NAME", "K8S_NODE_NAME", "MY_NODE_NAME")
@@ -36,7 +36,8 @@ class Dump(Struct, kw_only=True):
     @property
     def world(self) -> int | None:
         """How many ranks it says there are."""
-        return self._number("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+        names = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+        return next((n for name in names if (n := world_number(self.values.get(name))) is not None), None)
 
     @property
     def devices(self) -> list[str]:

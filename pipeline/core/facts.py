@@ -22,6 +22,8 @@ MAX_CLAIMS: Final = 60_000
 MAX_VARIABLES: Final = 20_000
 MAX_MARKS: Final = 4_096
 MAX_LIST: Final = 4_096
+# No job has more ranks: a larger number counts something else, or is made up.
+MAX_WORLD: Final = 2**20
 DEFAULT_GROUP: Final = "default_pg"
 
 # Lines whose subject is one process or one GPU, every field of it.
@@ -187,7 +189,7 @@ class Facts(Struct, kw_only=True):
                 self._claim(self.seats, _key(place, seat), _claim_of(event, place, trust, seat), MAX_CLAIMS)
                 seat = None
             self._claim(self.claims, _key(place, seat), _claim_of(event, place, trust, seat), MAX_CLAIMS)
-        size = number(event.attributes.get("world_size") or _stated_size(event))
+        size = world_number(event.attributes.get("world_size") or _stated_size(event))
         if size:
             self._claim(self.worlds, str(size), _claim_of(event, Place(), STATED), MAX_LIST)
         self._learn_names(event)
@@ -259,7 +261,7 @@ class Facts(Struct, kw_only=True):
 
 def _said(event: Event) -> Iterator[tuple[Place, int, Seat | None]]:
     attributes, subject, printer = event.attributes, event.subject, event.printer
-    size, numbered = number(attributes.get("nranks")), number(attributes.get("rank"))
+    size, numbered = world_number(attributes.get("nranks")), number(attributes.get("rank"))
     printed, trust = _printed(event)
     if size and numbered is not None and event.name in _OF_COMMUNICATOR:
         of_file = printer.node_of_source and subject.node == printer.node
@@ -445,6 +447,12 @@ def _key(place: Place, seat: Seat | None) -> str:
 def number(text: str | None) -> int | None:
     """A count in decimal digits; None for anything else."""
     return int(text) if text and len(text) < 10 and text.isascii() and text.isdigit() else None
+
+
+def world_number(text: str | None) -> int | None:
+    """A number of ranks; None where no job has so many."""
+    found = number(text)
+    return found if found is not None and found <= MAX_WORLD else None
 
 
 def numbers(text: str) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pipeline.core.episodes import Episode
-from pipeline.core.placement import PlacementMap
+from pipeline.core.placement import PlacementMap, is_whole
 from schemas.records import Entity, Event
 
 # Source and generation of a file.
@@ -48,7 +48,7 @@ def _process(event: Event) -> Iterable[tuple[int, str | None]]:
 def _only_machine(placement: PlacementMap) -> set[str]:
     """The one machine on which all ranks run, which are numbered from 0 without gaps up to the size of the job."""
     ranks, nodes = placement.ranks, {rank.node for rank in placement.ranks.values()}
-    whole = sorted(ranks) == list(range(placement.world_size or len(ranks)))
+    whole = is_whole(ranks, placement.world_size or len(ranks))
     return {node for node in nodes if node} if ranks and whole and len(nodes) == 1 else set()
 
 

@@ -16,8 +16,9 @@ MAX_LONG_BYTES: Final = 16
 MAX_DIGITS: Final = 40
 MAX_TEXT_LINE: Final = 1_000_000
 MAX_PROTOCOL: Final = 5
-# What a key of a dict may be: comparing others may take for ever.
-_KEYS: Final = frozenset((str, int, bytes, bool, float, type(None)))
+# What a key of a dict may be: comparing others may take for ever, and of larger numbers Python puts many in one place.
+_KEYS: Final = frozenset((str, int, bytes, bool, type(None)))
+MAX_NUMBER_KEY: Final = 2**32
 _INT32: Final = struct.Struct("<i").unpack_from
 _UINT16: Final = struct.Struct("<H").unpack_from
 _UINT32: Final = struct.Struct("<I").unpack_from
@@ -145,13 +146,18 @@ class _Machine:
         if len(items) % 2:
             raise self.error("a key has no value")
         for number in range(0, len(items), 2):
-            if type(items[number]) not in _KEYS:
-                raise self.error("a key is neither text nor number")
-            target[items[number]] = items[number + 1]
+            key = items[number]
+            if type(key) not in _KEYS:
+                raise self.error("a key is neither text nor a whole number")
+            if type(key) is int and not 0 <= key < MAX_NUMBER_KEY:
+                raise self.error("a key is a number too large for one")
+            target[key] = items[number + 1]
 
     def remember(self, name: int) -> None:
         if (self.marks and self.marks[-1] >= len(self.stack)) or not self.stack:
             raise self.error("remembers a value that is not there")
+        if not 0 <= name < MAX_NUMBER_KEY:
+            raise self.error("remembers a value under a number too large for one")
         self.memo[name] = self.stack[-1]
 
     def recall(self, name: int) -> None:

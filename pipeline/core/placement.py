@@ -5,7 +5,7 @@ about the same process. What contradicts itself is in `contradictions` and is no
 of a rank, and what a line says itself is never overwritten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -16,7 +16,7 @@ from pipeline.core.groups import Group, Sitting, differ, groups_of
 from pipeline.core.membership import Process, Seen, join
 from schemas.records import Entity, Event, Printer
 
-__all__ = ["Facts", "Known", "PlacementMap", "Told"]
+__all__ = ["Facts", "Known", "PlacementMap", "Told", "is_whole"]
 
 _FIELDS: Final = ("node", "machine_id", "gpu_uuid", "serial", "pci_bus_id", "gpu_index", "local_rank", "pid")
 _NOBODY: Final = Printer()
@@ -287,7 +287,7 @@ class PlacementMap:
             if host is None:
                 return {}
             on.setdefault(host, []).append(rank)
-        if self.world_size is None or sorted(self.ranks) != list(range(self.world_size)):
+        if self.world_size is None or not is_whole(self.ranks, self.world_size):
             return {}
         counted: dict[int, tuple[int, int, str]] = {}
         for ranks in on.values():
@@ -328,6 +328,11 @@ class PlacementMap:
                 ((device, seen),) = devices.items()
                 found[host, pid] = (device, DEVICE, seen.where)
         return found
+
+
+def is_whole(ranks: Collection[int], size: int) -> bool:
+    """Whether these are all the ranks of a job of that size: each number from 0 on."""
+    return len(ranks) == size and min(ranks, default=0) == 0 and max(ranks, default=-1) == size - 1
 
 
 def _only_device(seens: list[Seen]) -> dict[str, Told]:

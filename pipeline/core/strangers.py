@@ -1,6 +1,7 @@
 """Whose fault concerns a job: what goes wrong on a node where the job does not run is somebody else's story."""
 
 from collections.abc import Callable
+from math import isqrt
 from typing import Final, Literal
 
 from pipeline.core.chains import Chain, Resolved
@@ -82,11 +83,17 @@ def _fills(nodes: dict[int, str], size: int) -> bool:
     """Whether every node of the job is among these. Launchers give each node as many ranks, one block after the other;
     of the block sizes that fit the known ranks the smallest, which has the most nodes, is taken.
     """
-    for each in (each for each in range(1, size + 1) if size % each == 0):
+    for each in _divisors(size):
         blocks = {(rank // each, node) for rank, node in nodes.items()}
         if len(blocks) == len({block for block, _ in blocks}) == len({node for _, node in blocks}):
             return len(blocks) == size // each
     return False
+
+
+def _divisors(size: int) -> list[int]:
+    """All numbers that divide a number, in order."""
+    small = [each for each in range(1, isqrt(size) + 1) if size % each == 0]
+    return sorted({*small, *(size // each for each in small)})
 
 
 def _is_strange(chain: Chain, homes: set[str]) -> bool:

@@ -1,16 +1,20 @@
 """Evidence of several lines: who is named, who is out of step, what went on when a stall began."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from pipeline.core.chains import Chain, Known, Resolved, chains_of
-from pipeline.core.derived import derive
+from pipeline.core.derived import derive, ports, scene, stores
 from pipeline.core.derived.activities import MAX_LATE_S
 from pipeline.core.derived.ranks import MAX_GAP, unheard_of
 from pipeline.core.episodes import of_events
+from pipeline.core.order import order
 from pipeline.core.placement import Facts, PlacementMap
 from pipeline.rules import load_rules
 from schemas.records import Entity, Event, Printer
+from schemas.vocabulary import Order
 from tests.strategies import SECOND, T0, event, waited
 
 RULES = load_rules()
@@ -162,6 +166,80 @@ def test_a_hung_task_waits_for_what_its_stack_shows(label: str, blocked_in: str 
     stack = type(stack)(**{**{f: getattr(stack, f) for f in stack.__struct_fields__}, "label": label})
     (hung,) = (item for item in _derived(task, stack) if item.episode.name == "host.hung_task")
     assert hung.episode.attributes.get("blocked_in") == blocked_in
+
+
+def test_a_task_waits_for_what_its_own_stack_shows_and_not_for_what_a_later_one_does() -> None:
+    at_s = {"host.hung_task": (0, 200), "host.stack": (201,)}
+    lines = [
+        event(name, source="kern", offset=at, pid=at, at_ns=T0 + at * SECOND)
+        for name, times in at_s.items() for at in times
+    ]  # fmt: skip
+    lines[2] = msgspec.structs.replace(lines[2], label="storage/nfs_stall")
+    hung = [item for item in _derived(*lines) if item.episode.name == "host.hung_task"]
+    assert {item.subject.pid: item.episode.attributes.get("blocked_in") for item in hung} == {0: None, 200: "nfs"}
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """An entry for each time that two lines are compared."""
+    calls: list[None] = []
+
+    def counting(a: Event, b: Event) -> Order:
+        calls.append(None)
+        return order(a, b)
+
+    for module in (ports, scene, stores):
+        monkeypatch.setattr(module, "order", counting)
+    return calls
+
+
+MANY = 256
+
+
+def _kernel(name: str, at_s: int, **fields: Any) -> Event:
+    return event(name, node="beta", source="kern", offset=at_s, at_ns=T0 + at_s * SECOND, **fields)
+
+
+@pytest.mark.parametrize("steps_at_s", [-100, 5_000, 100_000])
+def test_a_port_that_flaps_all_the_time_is_not_compared_with_all_steps_each_time(
+    steps_at_s: int, compared: list[None]
+) -> None:
+    flaps = [
+        _kernel(name, 100 * number + later_s, nic=f"ens{number % 2}np0", role=role)
+        for number in range(MANY)
+        for name, later_s, role in (("nic.link.down", 0, "cause"), ("nic.link.up", 20, "context"))
+    ]
+    steps = [
+        event("train.step", source=f"rank{rank}", rank=rank, at_ns=T0 + steps_at_s * SECOND, role="context")
+        for rank in range(MANY)
+    ]
+    items = [Resolved(episode=e, subject=e.subject) for e in of_events([*flaps, *steps, waited(0, "alpha")], {})]
+    kept = [item for item in derive(items, [], NOWHERE, None) if item.episode.name == "nic.link.down"]
+    assert len(kept) == sum(100 * number + 20 >= steps_at_s for number in range(MANY))
+    assert len(compared) < 20 * MANY
+
+
+def test_tasks_that_hang_all_the_time_are_not_compared_with_all_stacks(compared: list[None]) -> None:
+    tasks = [_kernel("host.hung_task", 4 * number, pid=number) for number in range(MANY)]
+    stacks = [
+        msgspec.structs.replace(_kernel("host.stack", 4 * number + 1, pid=number), label="storage/nfs_stall")
+        for number in range(MANY)
+    ]
+    items = [Resolved(episode=e, subject=e.subject) for e in of_events([*tasks, *stacks], {})]
+    hung = [item for item in derive(items, [], NOWHERE, None) if item.episode.name == "host.hung_task"]
+    assert [item.episode.attributes.get("blocked_in") for item in hung] == ["nfs"] * MANY
+    assert len(compared) < 20 * MANY
+
+
+def test_a_server_that_is_lost_all_the_time_is_not_compared_with_all_its_answers(compared: list[None]) -> None:
+    lines = [
+        _kernel(name, 1_000 * number + later_s, attributes={"server": "s"})
+        for number in range(MANY)
+        for name, later_s in (("nfs.stall", 0), ("nfs.ok", 2))
+    ]
+    items = [Resolved(episode=e, subject=e.subject) for e in of_events(lines, {})]
+    assert len(derive(items, [], NOWHERE, None)) == len(items) > MANY
+    assert len(compared) < 20 * MANY
 
 
 # --- what a root pattern may say -----------------------------------------------------------------------------------

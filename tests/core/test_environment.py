@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.core.facts import MAX_WORLD
 from schemas.records import Entity
 from tests.core.reading_placement import lines, map_of
 
@@ -18,6 +19,13 @@ def dump(rank: int, *, local: int, node: str | None = None, world: int = 4) -> s
 def test_a_dump_gives_rank_local_rank_node_and_the_number_of_ranks() -> None:
     placement = map_of({"rank.log": dump(3, local=1, node="gx2")})
     assert placement.world_size == 4
+    assert (placement.ranks[3].node, placement.ranks[3].local_rank) == ("gx2", 1)
+
+
+def test_a_number_of_ranks_that_no_job_has_is_not_one() -> None:
+    assert map_of({"rank.log": dump(3, local=1, world=MAX_WORLD)}).world_size == MAX_WORLD
+    placement = map_of({"rank.log": dump(3, local=1, node="gx2", world=MAX_WORLD + 1)})
+    assert placement.world_size is None
     assert (placement.ranks[3].node, placement.ranks[3].local_rank) == ("gx2", 1)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pipeline.core.flight import table
 from pipeline.core.flight.analysis import Findings, analyse
 from pipeline.core.flight.state import RankState
 from pipeline.core.flight.words import crossed_said, mismatch_said, missing_said, stuck_said, together_said
@@ -324,3 +325,41 @@ def test_the_order_of_dumps_does_not_matter() -> None:
 def test_of_two_dumps_of_a_rank_the_last_one_counts() -> None:
     early = [msgspec.structs.replace(state, last_ns=state.last_ns - 10**9) for state in one_behind(rank=0).states()]
     assert sorted(_stuck(analyse([*early, *one_behind(rank=2).states()]))) == [2]
+
+
+# --- lines that anybody may have written ------------------------------------------------------------------------------
+
+
+def _claims(rank: int, **listed: str) -> RankState:
+    """A rank that waits in groups with these members, in each at another number."""
+    (state,) = even(1, pending=1).states()
+    (group,) = state.groups
+    groups = [
+        msgspec.structs.replace(
+            group, name=name, desc="default_pg" if name == "world" else name, ranks=ranks, enqueued=9_999, completed=-1,
+            ops=[msgspec.structs.replace(op, seq=op.seq + rank) for op in group.ops],
+        )
+        for name, ranks in listed.items()
+    ]  # fmt: skip
+    return msgspec.structs.replace(state, rank=rank, groups=groups)
+
+
+def test_a_group_has_no_more_members_than_the_job_has_ranks() -> None:
+    assert analyse([_claims(0, world="0-3", wide="0-4")]).missing == [1, 2, 3]
+    assert analyse([_claims(0, wide="0-4")]).missing == [1, 2, 3, 4]
+
+
+def test_the_members_of_all_groups_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [_claims(rank, **{f"g{rank}": f"{rank}-99"}) for rank in range(20)]
+    assert len(analyse(states).missing) == 80
+    monkeypatch.setattr(table, "MAX_MEMBERS", 250)
+    found = table.Table(table.latest(states))
+    assert sum(len(found.absent(key)) for key in found.members) <= 250
+    monkeypatch.setattr(table, "MAX_MEMBERS", 50)
+    assert analyse(states).missing == []
+
+
+def test_all_who_wait_for_the_same_missing_ranks_share_one_list() -> None:
+    found = analyse([_claims(rank, world="0-999") for rank in range(600, 900)])
+    assert len(found.waiting) == 300
+    assert len({id(wait.on) for wait in found.waiting}) == 1

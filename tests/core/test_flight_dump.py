@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.flight.dump import FlightError, dumps_of_json, dumps_of_value, own_rank
+from pipeline.core.flight import dump as flight_dump
+from pipeline.core.flight.dump import MAX_RANK, FlightError, dumps_of_json, dumps_of_value, own_rank
 from pipeline.core.flight.state import (
     MAX_STATE,
     GroupState,
@@ -224,12 +225,35 @@ def test_a_list_of_ranks_that_cannot_be_one_is_not_known() -> None:
         assert _read(dump, "pickle").groups["0"].ranks == ()
 
 
+@pytest.mark.parametrize("ranks", [list(range(1_000)), str(list(range(1_000))), [*range(1_000), -1]])
+def test_a_list_that_a_pickle_shows_again_and_again_is_a_named_error(
+    ranks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [{"profiling_name": "nccl:all_reduce"}] * 1_000
+    groups = {str(name): {"name": str(name), "ranks": ranks} for name in range(64)}
+    files: list[Any] = [
+        {"version": "2.4", "pg_config": groups, "entries": []},
+        {str(rank): {"version": "2.4", "pg_config": {"0": {"ranks": ranks}}, "entries": []} for rank in range(64)},
+        {str(rank): {"version": "2.4", "pg_status": {}, "entries": entries} for rank in range(64)},
+    ]
+    read = [read_pickle(pickle.dumps(file)) for file in files]
+    assert [len(dumps_of_value(file)) for file in read] == [1, 64, 64]
+    monkeypatch.setattr(flight_dump, "MAX_ASKED", 32_000)
+    for file in read:
+        with pytest.raises(FlightError, match="asks to read more"):
+            dumps_of_value(file)
+
+
 # --- as lines ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.sets(st.integers(0, 300), max_size=60))
 def test_folded_ranks_unfold(ranks: set[int]) -> None:
-    assert list(unfolded(folded(ranks))) == sorted(ranks)
+    found = unfolded(folded(ranks))
+    assert list(found) == sorted(ranks)
+    assert len(found) == len(ranks)
+    assert all(rank in found for rank in ranks)
+    assert max(ranks, default=0) + 1 not in found
 
 
 @pytest.mark.parametrize(
@@ -243,9 +267,9 @@ def test_ranks_are_folded_as_a_person_would(ranks: Any, text: str) -> None:
     assert folded(ranks) == text
 
 
-@pytest.mark.parametrize("text", ["0-", "a", "1-9999999999", "5:0", "0-3:x", "²"])
+@pytest.mark.parametrize("text", ["0-", "a", "1-9999999999", "5:0", "0-3:x", "²", "3, 0-7", "5-2", f"0-{MAX_RANK}"])
 def test_what_was_not_folded_unfolds_to_nothing(text: str) -> None:
-    assert unfolded(text) == ()
+    assert list(unfolded(text)) == []
 
 
 def _wide(groups: int, ops: int) -> RankState:

@@ -118,8 +118,8 @@ def test_each_opcode_that_is_not_plain_is_refused(data: bytes) -> None:
         (b"S'abc\n.", "no quotes"), (b"S'\\x1'\n.", "an escape that is none"), (b"V" + b"a" * 100, "does not end"),
         (b"\x80\x02h\x05.", "recalls value 5"), (b"\x80\x02q\x00.", "remembers a value that is not there"),
         (b"\x80\x02]K\x01K\x02s.", "adds to what is no dict"), (b"\x80\x02}K\x01a.", "adds to what is no list"),
-        (b"\x80\x02}(K\x01u.", "a key has no value"), (b"\x80\x02}]K\x01s.", "a key is neither text nor number"),
-        (b"\x80\x02}(]K\x01u.", "a key is neither text nor number"), (b"\x80\x020.", "takes values that are not there"),
+        (b"\x80\x02}(K\x01u.", "a key has no value"), (b"\x80\x02}]K\x01s.", "a key is neither text"),
+        (b"\x80\x02}(]K\x01u.", "a key is neither text"), (b"\x80\x020.", "takes values that are not there"),
         (b"\x80\x02t.", "a mark is missing"), (b"\x80\x02N(\x85.", "from below a mark"),
         (b"\x80\x02X\x01\0\0\0\xff.", "no utf-8"),
         (b"\x80\x02J\x01\x02", "ends too early"), (b"\x80\x02G\x01\x02", "ends too early"),
@@ -172,8 +172,24 @@ def test_keys_that_would_take_for_ever_to_compare_are_refused() -> None:
         key = (key, key)
     # Only Python's own dict would hash it: the bytes are put together by hand.
     data = b"\x80\x02}" + pickle.dumps(key, 2)[2:-1] + b"K\x01s."
-    with pytest.raises(PickleError, match="neither text nor number"):
+    with pytest.raises(PickleError, match="neither text nor a whole number"):
         read_pickle(data)
+
+
+_MERSENNE = 2**61 - 1
+
+
+@pytest.mark.parametrize("opcodes", [b"\x8a\x08%b", b"I%d\n", b"F%d.5\n"])
+def test_keys_that_python_puts_in_one_place_are_refused(opcodes: bytes) -> None:
+    # Python's hash of a whole number is its rest by this prime.
+    number: Any = _MERSENNE.to_bytes(8, "little") if b"%b" in opcodes else _MERSENNE
+    with pytest.raises(PickleError, match="a key is"):
+        read_pickle(b"\x80\x02}" + opcodes % number + b"K\x01s.")
+    with pytest.raises(PickleError, match="a key is"):
+        read_pickle(b"\x80\x02}J\xff\xff\xff\xffK\x01s.")
+    with pytest.raises(PickleError, match="remembers a value under"):
+        read_pickle(b"\x80\x02]p%d\n." % _MERSENNE)
+    assert read_pickle(b"\x80\x02}J\xff\xff\xff\x7fK\x01s.") == {2**31 - 1: 1}
 
 
 def test_depth_is_bounded() -> None:

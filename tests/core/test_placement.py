@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.placement import Facts, PlacementMap
+from pipeline.core.facts import MAX_WORLD
+from pipeline.core.placement import Facts, PlacementMap, is_whole
 from schemas.records import Entity, Event
 from tests.strategies import SECOND, T0, event, placed
 
@@ -63,6 +64,22 @@ def test_the_world_is_the_largest_communicator_and_ranks_of_small_ones_are_not_g
     assert placement.world_size == 4
     assert sorted(placement.ranks) == [0, 1, 2, 3]
     assert placement.ranks[1].node == "alpha"
+
+
+@pytest.mark.parametrize(("size", "world"), [(MAX_WORLD, MAX_WORLD), (MAX_WORLD + 1, None)])
+def test_no_job_has_more_ranks_than_any_job(size: int, world: int | None) -> None:
+    said = event("placement.stated", node="alpha", rank=0, role="context", attributes={"world_size": str(size)})
+    assert _map(said).world_size == world
+    assert _map(placed(0, "alpha", world=size)).world_size == world
+
+
+def test_ranks_are_whole_where_each_number_is_there() -> None:
+    assert is_whole({2, 0, 1}, 3)
+    assert not is_whole({0, 1, 3}, 3)
+    assert not is_whole({0, 1}, 3)
+    assert not is_whole({1, 2, 3}, 3)
+    # Not compared number by number, which would never end.
+    assert not is_whole({0, 1}, 10**15)
 
 
 def test_two_ranks_on_one_gpu_resolve_to_neither() -> None:

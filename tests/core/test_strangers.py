@@ -9,7 +9,7 @@ from pipeline.core.chains import Resolved
 from pipeline.core.episodes import of_events
 from pipeline.core.facts import Facts
 from pipeline.core.placement import PlacementMap
-from pipeline.core.strangers import all_heard
+from pipeline.core.strangers import _divisors, all_heard
 from schemas.records import Event, Incident
 from tests.core.concluding import concluded
 from tests.strategies import (
@@ -48,6 +48,13 @@ def _nodes_of(incident: Incident) -> list[str | None]:
 def test_a_node_may_run_ranks_only_where_some_block_of_ranks_has_no_node(nodes: str, may_be_home: bool) -> None:
     found = _nodes_of(concluded(*_ranks(nodes, len(nodes)), LOST))
     assert ("node-x" in found) is may_be_home
+
+
+def test_only_block_sizes_that_divide_the_job_are_tried() -> None:
+    for size in range(1, 200):
+        assert _divisors(size) == [each for each in range(1, size + 1) if size % each == 0]
+    # Not number by number, which would never end.
+    assert len(_divisors(10**12)) == 169
 
 
 def test_where_the_job_lists_its_nodes_no_other_is_looked_at() -> None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.chains import Resolved
-from pipeline.core.flight.analysis import Findings, Stuck, analyse
+from pipeline.core.flight.analysis import Findings, Stuck, analyse, first_of_each
 from pipeline.core.flight.mismatch import Crossed, GroupKey, Mismatch
 from pipeline.core.flight.state import GroupState, Op, RankState, read_state
 from pipeline.core.flight.table import Waiting
@@ -111,9 +111,10 @@ class _Events:
         """The events by the line (its id) whose place they take."""
         found = self._found
         held = {one.rank for one in found.stuck} | set(found.awaited)
+        is_held = {id(wait.on): not held.isdisjoint(wait.on) for wait in first_of_each(found.waiting)}
         for wait in found.waiting:
             # Those in a collective that a rank holds up, and those behind them.
-            name = "flight.queued" if wait.op.is_p2p or not held.intersection(wait.on) else "flight.waiting"
+            name = "flight.queued" if wait.op.is_p2p or not is_held[id(wait.on)] else "flight.waiting"
             self._put(wait.rank, wait.group, name, _waiting_text(wait), {"seq": str(wait.op.seq)})
         for together in found.together:
             for rank in together.ranks:
@@ -142,7 +143,7 @@ class _Events:
 
     def _missing(self, rank: int) -> None:
         """A rank of which nothing is there: the line of one that waits for it names it."""
-        wait = next(wait for wait in self._found.waiting if rank in wait.on)
+        wait = next(wait for wait in first_of_each(self._found.waiting) if rank in wait.on)
         item, _ = self._line(wait.rank, wait.group)
         subject = self._subject(rank, wait.group)
         text = self._status_text(wait.rank, wait.group)

@@ -1,15 +1,18 @@
 """Network ports: what runs on them, and those that nobody missed."""
 
 import re
+from collections import defaultdict
 from typing import Final
 
 import msgspec
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived.scene import Changes, Scene, progressed_after
+from pipeline.core.derived.scene import Changes, Scene, by_file, first_where, progressed_after
 from pipeline.core.order import lag_ns, order
-from schemas.records import Entity, Event
+from schemas.records import Event
 
+# Node and interface.
+Port = tuple[str | None, str | None]
 # What people call Ethernet interfaces (systemd's predictable names, bonds, and the older eth0).
 _ETHERNET: Final = re.compile(r"(?:en[opsx]|eth|bond|rdma_?eth|roce)[\w.-]*", re.ASCII)
 _DOWN: Final = ("nic.link.down", "ib.port.down")
@@ -31,8 +34,10 @@ def ports(scene: Scene) -> Changes:
     was up again when the job did its next steps, or before a connection broke, led to nothing.
     """
     missed, broken = bool(scene.named(*_MISSED)), bool(scene.named(*_BROKEN))
+    ups = _ups(scene)
     for item in scene.named(*_DOWN):
-        if not missed or _is_over(scene, item) or (not broken and _is_short(scene, item)):
+        back = _back(item, ups)
+        if not missed or _is_over(scene, back) or (not broken and _is_short(item, back)):
             yield id(item), []
         elif _ETHERNET.fullmatch(item.subject.nic or ""):
             event = item.episode.first
@@ -41,23 +46,27 @@ def ports(scene: Scene) -> Changes:
             yield id(item), [Resolved(episode=episode, subject=item.subject)]
 
 
-def _is_over(scene: Scene, item: Resolved) -> bool:
-    return any(progressed_after(scene, up) for up in _ups(scene, item))
+def _is_over(scene: Scene, back: list[Event]) -> bool:
+    return any(progressed_after(scene, up) for up in back)
 
 
-def _is_short(scene: Scene, item: Resolved) -> bool:
+def _is_short(item: Resolved, back: list[Event]) -> bool:
     """Whether it failed once and came back before any transport gave up."""
     if item.episode.end_ns - item.episode.start_ns > _SENT_AGAIN_NS:
         return False
-    lags = (lag_ns(item.episode.first, up) for up in _ups(scene, item))
+    lags = (lag_ns(item.episode.first, up) for up in back)
     return any(lag is not None and lag[1] <= _SENT_AGAIN_NS for lag in lags)
 
 
-def _ups(scene: Scene, item: Resolved) -> list[Event]:
-    """When the same port came back after it had failed."""
-    ups = (one.episode.first for one in scene.named(*_UP) if _is_same_port(one.subject, item.subject))
-    return [up for up in ups if order(item.episode.first, up) == "before"]
+def _ups(scene: Scene) -> dict[Port, list[list[Event]]]:
+    """When each port came up, by file."""
+    ups: dict[Port, list[Event]] = defaultdict(list)
+    for one in scene.named(*_UP):
+        ups[one.subject.node, one.subject.nic].append(one.episode.first)
+    return {port: by_file(events) for port, events in ups.items() if None not in port}
 
 
-def _is_same_port(a: Entity, b: Entity) -> bool:
-    return a.node is not None and a.node == b.node and a.nic is not None and a.nic == b.nic
+def _back(item: Resolved, ups: dict[Port, list[list[Event]]]) -> list[Event]:
+    """When the same port first came back after it had failed, by each file."""
+    files = ups.get((item.subject.node, item.subject.nic), [])
+    return first_where(files, lambda up: order(item.episode.first, up) == "before")

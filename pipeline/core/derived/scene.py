@@ -1,8 +1,10 @@
 """What the kinds of derived evidence look at, and what they give."""
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -66,6 +68,13 @@ class Scene:
                     known.items[measure] = item
         return found
 
+    @cached_property
+    def marks(self) -> list[Event]:
+        """The last sign of each file that the job went on, the latest first."""
+        files = by_file(lasts(self.named("train.step", "checkpoint.saved")))
+        newest = (max(file, key=lambda mark: (mark.lo_unix_nano, mark.offset)) for file in files)
+        return sorted(newest, key=lambda mark: mark.hi_unix_nano, reverse=True)
+
     def rank(self, rank: int) -> Entity:
         """A rank with what is known of it."""
         return self.placement.ranks.get(rank) or Entity(rank=rank)
@@ -86,8 +95,8 @@ def last_of(item: Resolved) -> Event:
 
 def progressed_after(scene: Scene, event: Event) -> bool:
     """Whether the job did steps after a line: what was over then did not stop it."""
-    marks = (mark for item in scene.named("train.step", "checkpoint.saved") for mark in lasts([item]))
-    return any(order(event, mark) == "before" for mark in marks)
+    possible = takewhile(lambda mark: mark.hi_unix_nano >= event.lo_unix_nano, scene.marks)
+    return any(order(event, mark) == "before" for mark in possible)
 
 
 def as_event(item: Resolved, event: Event, subject: Entity) -> Resolved:
@@ -119,6 +128,22 @@ def as_finding(
 def lasts(items: Iterable[Resolved]) -> list[Event]:
     """The last line of each item."""
     return [last_of(item) for item in items]
+
+
+def by_file(events: Iterable[Event]) -> list[list[Event]]:
+    """The lines of each file, as they stand in it; where it has stamps of several clocks, those of each."""
+    files: dict[tuple[str, str, str, str], list[Event]] = defaultdict(list)
+    for event in events:
+        files[event.node, event.source, event.generation, event.clock_id].append(event)
+    return [sorted(file, key=lambda event: event.offset) for file in files.values()]
+
+
+def first_where(files: Iterable[list[Event]], is_so: Callable[[Event], bool]) -> list[Event]:
+    """Of each file the first line of which something is true that is true of all lines after it too. A port may flap
+    thousands of times: not every line is asked.
+    """
+    places = ((file, bisect_left(file, True, key=is_so)) for file in files)
+    return [file[at] for file, at in places if at < len(file)]
 
 
 def went_on(event: Event, later: list[Event]) -> bool:

@@ -1,11 +1,12 @@
 """What a hung task waits for; stores that answered again, and quotas that were hardly used, before anybody waited."""
 
+from collections import defaultdict
 from typing import Final
 
 import msgspec
 
 from pipeline.core.chains import SECOND_NS, Resolved
-from pipeline.core.derived.scene import Changes, Scene, as_event, progressed_after
+from pipeline.core.derived.scene import Changes, Scene, as_event, by_file, first_where, progressed_after
 from pipeline.core.order import lag_ns, order
 from schemas.records import Event
 
@@ -20,39 +21,50 @@ _BLOCKED_IN: Final = {
 
 def hung(scene: Scene) -> Changes:
     """What the task that hangs waits for, by the stack under its line."""
-    stacks = scene.named("host.stack")
+    stacks: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
+    for stack in scene.named("host.stack"):
+        first = stack.episode.first
+        stacks[first.label, first.node, first.source].append(first)
+    files = {place: by_file(events) for place, events in stacks.items()}
     for task in scene.named("host.hung_task"):
-        near = {stack.episode.first.label for stack in stacks if _under(task, stack)}
-        found = next((words for label, words in _BLOCKED_IN.items() if label in near), None)
+        event = task.episode.first
+        near = (label for label in _BLOCKED_IN if _is_under(event, files.get((label, event.node, event.source), [])))
+        found = _BLOCKED_IN.get(next(near, ""))
         if found:
-            event = task.episode.first
             event = msgspec.structs.replace(event, attributes={**event.attributes, "blocked_in": found})
             yield id(task), [as_event(task, event, task.subject)]
 
 
-def _under(task: Resolved, stack: Resolved) -> bool:
-    """Whether the stack is printed under the line about the task."""
-    a, b = task.episode.first, stack.episode.first
-    if (a.node, a.source) != (b.node, b.source) or order(b, a) == "before":
-        return False
-    lag = lag_ns(a, b)
-    return lag is None or lag[0] <= STACK_S * SECOND_NS
+def _is_under(task: Event, stacks: list[list[Event]]) -> bool:
+    """Whether one of the stacks is printed under the line about the task."""
+    first = first_where(stacks, lambda stack: order(stack, task) != "before")
+    lags = [lag_ns(task, stack) for stack in first]
+    return any(lag is None or lag[0] <= STACK_S * SECOND_NS for lag in lags)
 
 
 def over(scene: Scene) -> Changes:
     """What was over before any rank began to wait, or before the job went on, led to nothing: it is left out."""
     stalls = scene.stalls
+    answers: dict[tuple[str, str | None], list[Event]] = defaultdict(list)
+    for one in scene.named("nfs.ok"):
+        answers[_store(one.episode.first)].append(one.episode.first)
+    files = {store: by_file(events) for store, events in answers.items()}
     for item in scene.named("nfs.stall"):
-        ends = [one.episode.first for one in scene.named("nfs.ok") if _same_store(item, one)]
-        ends = [end for end in ends if order(item.episode.first, end) == "before"]
+        lost = item.episode.first
+        ends = _after(lost, files.get(_store(lost), []))
         waited_later = stalls and all(any(_began_after(end, stall) for end in ends) for stall in stalls)
         if ends and (waited_later or any(progressed_after(scene, end) for end in ends)):
             yield id(item), []
 
 
-def _same_store(lost: Resolved, found: Resolved) -> bool:
-    a, b = lost.episode.first, found.episode.first
-    return a.node == b.node and a.attributes.get("server") == b.attributes.get("server")
+def _after(event: Event, files: list[list[Event]]) -> list[Event]:
+    """Of each file the first line that came after a line."""
+    return first_where(files, lambda one: order(event, one) == "before")
+
+
+def _store(event: Event) -> tuple[str, str | None]:
+    """The node, and the server that it speaks of."""
+    return event.node, event.attributes.get("server")
 
 
 def _began_after(end: Event, stall: Resolved) -> bool:

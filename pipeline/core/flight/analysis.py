@@ -13,7 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from pipeline.core.flight.mismatch import Crossed, GroupKey, Mismatch, first_crossed, first_mismatches
-from pipeline.core.flight.state import Op, RankState, unfolded
+from pipeline.core.flight.state import Op, RankState
 from pipeline.core.flight.table import Ranks, Table, Waiting, latest
 
 Kind = Literal["before", "inside"]
@@ -100,15 +100,29 @@ def analyse(states: Iterable[RankState]) -> Findings:
 
 def _holders(waits: dict[int, Waiting]) -> dict[int, Ranks]:
     """Who is waited for, by whom."""
-    by_set: dict[Ranks, list[int]] = defaultdict(list)
+    by_set: dict[int, list[int]] = defaultdict(list)
     for rank, wait in waits.items():
-        by_set[wait.on].append(rank)
+        by_set[id(wait.on)].append(rank)
     holders: dict[int, list[Ranks]] = defaultdict(list)
-    for on, waiting in by_set.items():
-        shared = tuple(waiting)
-        for one in on:
+    for wait in first_of_each(waits.values()):
+        shared = tuple(by_set[id(wait.on)])
+        for one in wait.on:
             holders[one].append(shared)
-    return {rank: some[0] if len(some) == 1 else tuple(sorted(set().union(*some))) for rank, some in holders.items()}
+    # Many ranks have the same waiting for them.
+    together: dict[tuple[int, ...], Ranks] = {}
+    for some in holders.values():
+        name = tuple(map(id, some))
+        if name not in together:
+            together[name] = some[0] if len(some) == 1 else tuple(sorted(set().union(*some)))
+    return {rank: together[tuple(map(id, some))] for rank, some in holders.items()}
+
+
+def first_of_each(waits: Iterable[Waiting]) -> list[Waiting]:
+    """Of those that wait for the same ranks the first one: looked through once, and not again for each that waits."""
+    firsts: dict[int, Waiting] = {}
+    for wait in waits:
+        firsts.setdefault(id(wait.on), wait)
+    return list(firsts.values())
 
 
 def _stuck(table: Table, rank: int, held: Ranks, waits: dict[int, Waiting]) -> Stuck | None:
@@ -162,7 +176,7 @@ def _circle(waits: dict[int, Waiting]) -> list[int]:
     """The ranks that wait for each other: what is left when those that nobody waits for are taken away."""
     left = set(waits)
     for _ in range(MAX_ROUNDS):
-        awaited = set().union(*{waits[rank].on for rank in left})
+        awaited = set().union(*(wait.on for wait in first_of_each(waits[rank] for rank in left)))
         if left <= awaited:
             break
         left &= awaited
@@ -185,10 +199,10 @@ def _view(table: Table, key: GroupKey) -> GroupView | None:
             completed.append(rank)
         elif table.enqueued(key, group) < op.seq:
             behind.append(rank)
-    absent = [rank for rank in unfolded(key[2]) if rank not in table.ranks]
     return GroupView(
-        group=key, op=op, inside=sorted(inside), behind=sorted(behind), completed=sorted(completed), absent=absent
-    )
+        group=key, op=op, inside=sorted(inside), behind=sorted(behind), completed=sorted(completed),
+        absent=list(table.absent(key)),
+    )  # fmt: skip
 
 
 def _p2p_view(table: Table, key: GroupKey) -> GroupView | None:

@@ -23,6 +23,11 @@ MAX_ENTRIES: Final = 100_000
 MAX_GROUPS: Final = 8_192
 MAX_DUMPS: Final = 20_000
 MAX_RANK: Final = 2**20
+# What all dumps in a file ask to read, counted in ranks that groups list; an operation counts as several.
+MAX_ASKED: Final = 2**23
+_ENTRY_COUNTS: Final = 8
+# Of a list that is text, a rank takes at least so much: there are few of fewer digits.
+_RANK_WIDTH: Final = 4
 MAX_NAME: Final = 80
 MAX_TENSORS: Final = 4_096
 _INT64: Final = 2**63
@@ -157,6 +162,7 @@ def _plain(value: object) -> object:
 
 
 def _found(value: object) -> list[Dump]:
+    _check((value,))
     if (one := _dump(value, "")) is not None:
         return [one]
     pairs: Iterable[tuple[object, object]] = ()
@@ -164,10 +170,36 @@ def _found(value: object) -> list[Dump]:
         pairs = value.items()
     elif isinstance(value, list):
         pairs = enumerate(value)
-    found = [dump for key, inner in _first(pairs, MAX_DUMPS) if (dump := _dump(_opened(inner), _text(key))) is not None]
+    values = list(_first(pairs, MAX_DUMPS))
+    _check(inner for _, inner in values)
+    found = [dump for key, inner in values if (dump := _dump(_opened(inner), _text(key))) is not None]
     if not found:
         raise FlightError("holds no flight-recorder dump")
     return found
+
+
+def _check(values: Iterable[object]) -> None:
+    """Refuse what would be read again and again: a few bytes of a pickle show one long list in many places. In JSON
+    nothing is there twice.
+    """
+    asked = 0
+    for value in values:
+        asked += sum(_asked(value))
+        if asked > MAX_ASKED:
+            raise FlightError("asks to read more than the dumps of any job hold")
+
+
+def _asked(value: object) -> Iterator[int]:
+    """How much a dump asks to read."""
+    parts = [value.get(name) for name in ("entries", "pg_config", "pg_status")] if isinstance(value, dict) else [value]
+    yield from (min(len(part), MAX_ENTRIES) * _ENTRY_COUNTS for part in parts if isinstance(part, list | dict))
+    groups = value.get("pg_config") if isinstance(value, dict) else None
+    for said in _first(groups.values(), MAX_GROUPS) if isinstance(groups, dict) else ():
+        ranks = said.get("ranks") if isinstance(said, dict) else said
+        if isinstance(ranks, list | tuple):
+            yield min(len(ranks), MAX_RANK)
+        elif isinstance(ranks, str):
+            yield len(ranks) // _RANK_WIDTH
 
 
 def _dump(value: object, label: str) -> Dump | None:
@@ -199,8 +231,8 @@ def own_rank(dump: Dump, file_name: str) -> int | None:
     """
     if dump.rank is not None:
         return dump.rank
-    possible = [set(group.ranks) for group in dump.groups.values() if group.ranks]
-    shared = set.intersection(*possible) if possible else set()
+    possible = sorted((group.ranks for group in dump.groups.values() if group.ranks), key=len)
+    shared = set(possible[0]).intersection(*possible[1:]) if possible else set()
     if len(shared) == 1:
         return shared.pop()
     for entry in dump.entries:

@@ -3,15 +3,15 @@ done. Written as lines that go the way of all lines, and read back from what the
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.flight.dump import Dump, Entry, Group, Status
+from pipeline.core.flight.dump import MAX_RANK, Dump, Entry, Group, Status
 
 # An operation that was younger than this when the file was written need not be stuck.
 FRESH_NS: Final = 5_000_000_000
@@ -123,20 +123,42 @@ def _runs(numbers: list[int]) -> Iterable[str]:
         at = end
 
 
-@lru_cache(maxsize=16_384)
-def unfolded(text: str) -> tuple[int, ...]:
-    """The numbers that `folded` wrote; empty where it did not write them."""
-    numbers: list[int] = []
+class Runs(Collection[int]):
+    """The numbers of a folded text, in order. Only their runs are kept: a short text may name a million."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self, runs: tuple[range, ...] = ()) -> None:
+        self._runs = runs
+
+    def __contains__(self, number: object) -> bool:
+        return any(number in run for run in self._runs)
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self._runs)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+
+NO_RANKS: Final = Runs()
+
+
+@lru_cache(maxsize=4_096)
+def unfolded(text: str) -> Runs:
+    """The numbers that `folded` wrote; empty where it did not write them, or where they are no ranks."""
+    runs: list[range] = []
     for part in text.split(", "):
         span, _, step = part.partition(":")
         first, dash, last = span.partition("-")
         ends = (first, last if dash else first, step or "1")
         if not all(one.isdecimal() and one.isascii() and len(one) < 8 for one in ends) or int(ends[2]) < 1:
-            return ()
-        numbers += range(int(ends[0]), int(ends[1]) + 1, int(ends[2]))
-        if len(numbers) > 2**20:
-            return ()
-    return tuple(numbers)
+            return NO_RANKS
+        run = range(int(ends[0]), int(ends[1]) + 1, int(ends[2]))
+        if not run or run[-1] >= MAX_RANK or (runs and run[0] <= runs[-1][-1]):
+            return NO_RANKS
+        runs.append(run)
+    return Runs(tuple(runs))
 
 
 # --- from a dump ------------------------------------------------------------------------------------------------------

@@ -2,14 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
+from pipeline.core.flight.dump import MAX_RANK
 from pipeline.core.flight.mismatch import GroupKey
-from pipeline.core.flight.state import GroupState, Op, RankState, unfolded
+from pipeline.core.flight.state import NO_RANKS, GroupState, Op, RankState, Runs, unfolded, world_of
 
 # Of several ranks; shared by all who wait for the same ones, so that many need not be many times as much.
 Ranks = tuple[int, ...]
+# What all groups list together: 10 groups of each rank of a job of 200,000.
+MAX_MEMBERS: Final = 2**21
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -34,7 +38,10 @@ class Table:
             for key, group in self._keys[rank]:
                 self.members[key][rank] = group
         self._mixed = {key for key, of in self.members.items() if any(group.p2p for group in of.values())}
-        self.expected = set(by_rank).union(*(unfolded(key[2]) for key in self.members if key[2]))
+        self._listed = _listed(self.members, world_of(by_rank.values()) or MAX_RANK)
+        self.expected = set(by_rank).union(*self._listed.values())
+        self._absent: dict[GroupKey, Ranks] = {}
+        self._unaware: dict[GroupKey, frozenset[int]] = {}
         self._blockers: dict[tuple[GroupKey, int, bool], Ranks] = {}
         self._furthest = {
             key: max((self.completed(key, group) for group in of.values()), default=-1)
@@ -52,6 +59,12 @@ class Table:
     def is_completed_by_another(self, key: GroupKey, op: Op) -> bool:
         """Whether some member completed what is pending here."""
         return self._furthest[key] >= op.seq
+
+    def absent(self, key: GroupKey) -> Ranks:
+        """The members of a group without a dump."""
+        if key not in self._absent:
+            self._absent[key] = tuple(rank for rank in self._listed[key] if rank not in self.ranks)
+        return self._absent[key]
 
     def pending(self, rank: int) -> list[tuple[GroupKey, Op]]:
         """The pending operations by which a rank may wait, in the order in which it enqueued them: the first collective
@@ -96,11 +109,16 @@ class Table:
         if name not in self._blockers:
             members = self.members[key]
             behind = {rank for rank, group in members.items() if self._is_behind(key, group, *name[1:])}
-            listed = unfolded(key[2])
-            # A rank that has no communicator of the group yet does not list it.
-            behind |= {r for r in listed if r not in members and r in self.ranks and self.ranks[r].lists_groups}
-            self._blockers[name] = tuple(sorted(behind or {r for r in listed if r not in self.ranks}))
+            behind |= self._without(key)
+            self._blockers[name] = tuple(sorted(behind)) or self.absent(key)
         return self._blockers[name]
+
+    def _without(self, key: GroupKey) -> frozenset[int]:
+        """Members whose dumps do not have the group: a rank that has no communicator of it yet does not list it."""
+        if key not in self._unaware:
+            here = (rank for rank in self._listed[key] if rank in self.ranks and rank not in self.members[key])
+            self._unaware[key] = frozenset(rank for rank in here if self.ranks[rank].lists_groups)
+        return self._unaware[key]
 
     def _is_behind(self, key: GroupKey, group: GroupState, seq: int, started: bool) -> bool:
         enqueued, completed = self.enqueued(key, group), self.completed(key, group)
@@ -130,7 +148,8 @@ class Table:
                 continue
             members = self.members[key]
             ranks = sorted(r for r, group in members.items() if any(one.seq == op.seq for one in group.ops))
-            if len(ranks) > 1 and set(ranks) >= set(unfolded(key[2]) or members):
+            wanted, among = self._listed[key] or members, set(ranks)
+            if len(ranks) > 1 and len(ranks) >= len(wanted) and all(one in among for one in wanted):
                 return key, op, ranks
         return None
 
@@ -171,6 +190,18 @@ def latest(states: Iterable[RankState]) -> dict[int, RankState]:
             groups=[groups[key] for key in sorted(groups)],
         )  # fmt: skip
     return merged
+
+
+def _listed(keys: Iterable[GroupKey], world: int) -> dict[GroupKey, Runs]:
+    """The members that each group lists; none where they are more than the ranks of the job, or where the groups before
+    it list more together than those of any job. Anybody may have written such a line.
+    """
+    listed, left = dict[GroupKey, Runs](), MAX_MEMBERS
+    for key in sorted(keys):
+        ranks = unfolded(key[2])
+        listed[key] = ranks if len(ranks) <= min(world, left) else NO_RANKS
+        left -= len(listed[key])
+    return listed
 
 
 def _is_shared(group: GroupState) -> bool:

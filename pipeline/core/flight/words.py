@@ -67,8 +67,8 @@ def _stuck_sentence(alike: list[Stuck]) -> str:
 
 def missing_said(found: Findings) -> tuple[str, str]:
     """Ranks of which no dump is there, for which others wait."""
-    ranks = found.awaited
-    waiting = ranks_text([wait.rank for wait in found.waiting if set(wait.on) & set(ranks)]).lower()
+    ranks, awaited = found.awaited, set(found.awaited)
+    waiting = ranks_text([wait.rank for wait in found.waiting if not awaited.isdisjoint(wait.on)]).lower()
     said = f"{ranks_text(ranks)} left no flight-recorder dump, and {waiting} waited for {_it(ranks)}."
     return said, "the log of that rank and the kernel log of its node would decide: a process that died dumps nothing"
 
