@@ -87,7 +87,7 @@ def _with_lines_on_every_node() -> list[str]:
         nodes = plan([CORPUS / case / "logs"]).nodes
         has_job = all(any(source.kind == "application" for source in node.sources) for node in nodes)
         named = {source.attributes.get("job.id") for node in nodes for source in node.sources} - {None}
-        if has_job and named <= {"logs"} and not (CORPUS / case / "logs" / MANIFEST).exists():
+        if has_job and named <= {case} and not (CORPUS / case / "logs" / MANIFEST).exists():
             cases.append(case)
     return cases
 
