@@ -7,7 +7,7 @@ import msgspec
 
 from pipeline.core.causes import ActionText
 from pipeline.core.chains import SECOND_NS, Chain, Step, is_near, kind_of, step
-from pipeline.core.conclusion import REPEATED, Conclusion, conclusion_of, entity_text
+from pipeline.core.conclusion import NOBODY_NAMED, REPEATED, Conclusion, conclusion_of, entity_text
 from pipeline.core.groups import differ
 from pipeline.core.order import canonical, lag_ns, order
 from pipeline.core.placement import PlacementMap
@@ -48,7 +48,8 @@ def each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
     """
     found, rest = [], chains
     while rest:
-        best, rest = rest[0], rest[1:]
+        best = _named(rest)
+        rest = _without(rest, [best])
         at_once = _at_once(best, rest, placement)
         if at_once:
             rest = _without(rest, at_once)
@@ -57,12 +58,21 @@ def each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
         equals = _equals(best, rest)
         if best.rule.scope in _RECORDED:
             equals = [c for c in equals if Entity() in (best.subject, c.subject)]
+        equals += [c for c in _without(rest, equals) if _is_said_again(best, c) and _is_same_stamp(best, c)]
         # What names nobody is of those that the same rule names, whenever it was printed.
         equals += [c for c in rest if c.rule is best.rule and c.subject == Entity() and not any(c is e for e in equals)]
         same = [c for c in _without(rest, equals) if _is_same_place(best, c) or _is_said_again(best, c)]
         rest = _without(rest, [*equals, *same])
         found.append(_with_lines(_shared(best, equals, placement), same))
     return found
+
+
+def _named(chains: list[Chain]) -> Chain:
+    """The best chain; where it names nobody, the next that tells of the same device or node and names it."""
+    best = chains[0]
+    if best.subject != Entity():
+        return best
+    return next((c for c in chains[1:] if c.subject != Entity() and _is_same_place(best, c)), best)
 
 
 def _without(chains: list[Chain], others: list[Chain]) -> list[Chain]:
@@ -82,9 +92,22 @@ def _is_said_again(best: Chain, other: Chain) -> bool:
     return is_same and kind_of(best.root_item) == kind_of(other.root_item)
 
 
+def _is_same_stamp(best: Chain, other: Chain) -> bool:
+    """Whether the stamps of two lines do not tell which came first: in a log that several ranks write to, the order of
+    its lines says little.
+    """
+    lag = lag_ns(best.root_item.episode.first, other.root_item.episode.first)
+    return lag is not None and lag[0] <= 0 <= lag[1]
+
+
 def _with_lines(main: Conclusion, chains: list[Chain]) -> Conclusion:
-    """A conclusion with the roots of other chains that tell of the same fault."""
+    """A conclusion with the roots of other chains that tell of the same fault; it names whom one of them names, where
+    it names nobody itself.
+    """
     steps = list(main.steps)
+    named = {entity_text(c.subject): c.subject for c in chains if c.subject != Entity()}
+    if main.why_unknown == NOBODY_NAMED and len(named) == 1:
+        main = msgspec.structs.replace(main, culprits=list(named.values()), why_unknown=None)
     for chain in chains:
         if not any(one.item is chain.root_item for one in steps):
             steps.append(step(chain.root_item, "cascade", main.root, REPEATED, steps))

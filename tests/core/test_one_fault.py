@@ -53,6 +53,22 @@ def test_two_names_of_a_gpu_that_no_line_tells_apart_are_one_and_two_addresses_a
     assert with_rivals([by_address], [other], NOWHERE)[1] == [other]
 
 
+def _evicted(node: str | None, at: int, resource: str = "") -> Event:
+    made = event("pod.evicted", node=node or "", source="describe", offset=at, at_ns=None, role="cause",
+                 attributes={"resource": resource} if resource else {})  # fmt: skip
+    subject = Entity(node=node)
+    return msgspec.structs.replace(made, label="resource/eviction", subject=subject)
+
+
+def test_a_line_without_a_name_is_of_the_one_node_that_others_name() -> None:
+    message = _evicted(None, 9, "memory")
+    named = each(_chains("infra/pod_evicted", _evicted("beta", 5), message), NOWHERE)
+    assert [one.culprits for one in named] == [[Entity(node="beta")]]
+    assert named[0].why_unknown is None
+    two = each(_chains("infra/pod_evicted", _evicted("beta", 5), _evicted("gamma", 7), message), NOWHERE)
+    assert [one.culprits for one in two] == [[Entity(node="beta")], [Entity(node="gamma")]]
+
+
 def _down(node: str, at_s: float, nic: str = "ib0", bus: str | None = None) -> Event:
     at_ns = T0 + round(at_s * SECOND)
     return event("nic.link.down", node=node, source=f"kern {nic}", nic=nic, role="cause", at_ns=at_ns,
