@@ -191,13 +191,16 @@ def _cards(chains: list[Chain]) -> list[Entity]:
 
 
 def _together(main: Conclusion, culprits: list[Entity], equals: list[Chain]) -> Conclusion:
+    """A conclusion with the roots of its equals: of several culprits each has one, other lines tell of the same."""
     steps = list(main.steps)
     present = {id(one.item): number for number, one in enumerate(steps)}
     for chain in equals:
         number = present.get(id(chain.root_item))
+        is_root = len(culprits) > 1 and chain.subject != Entity()
         if number is None:
-            steps.append(step(chain.root_item, "root", None, "", steps))
-        elif len(culprits) > 1:
+            same = step(chain.root_item, "cascade", main.root, REPEATED, steps)
+            steps.append(Step(item=chain.root_item, role="root") if is_root else same)
+        elif is_root:
             steps[number] = Step(item=chain.root_item, role="root")
     return msgspec.structs.replace(main, culprits=culprits, steps=steps)
 
