@@ -24,10 +24,11 @@ def matches(event: str, where: dict[str, list[str]], episode: Episode) -> bool:
 
 
 class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that another line of the investigation says."""
+    """Something that another line of the investigation says, of what stands in the scope relation to the root."""
 
     event: str
     where: dict[str, list[str]] = {}
+    scope: Scope = "job"
 
     def matches(self, episode: Episode) -> bool:
         """Whether the episode is of this kind."""

@@ -154,13 +154,25 @@ def _apart(members: list[tuple[int, Resolved]]) -> list[list[tuple[int, Resolved
 
 def _holds(pattern: Pattern, item: Resolved, index: "_ByEvent") -> bool:
     """Whether what the other lines say lets this one be a root."""
-    if pattern.given and not any(index.matching(condition) for condition in pattern.given):
+    if pattern.given and not any(_said_there(condition, item, index) for condition in pattern.given):
         return False
     return not any(
         order(item.episode.first, other.episode.first) != "before"
         for condition in pattern.unless
-        for other in index.matching(condition)
+        for other in _said_there(condition, item, index)
     )
+
+
+def _said_there(condition: Condition, item: Resolved, index: "_ByEvent") -> list[Resolved]:
+    """The lines that a condition speaks of, as far as they tell of the same place as this one. Lines that name no place
+    at all are not told apart by it.
+    """
+    event = item.episode.first
+    return [
+        other for other in index.matching(condition)
+        if related(condition.scope, *on_one_machine(item.subject, event, other))
+        or (condition.scope == "node" and item.subject.node is None and other.subject.node is None)
+    ]  # fmt: skip
 
 
 def _rarest(groups: list[list[tuple[int, Resolved]]]) -> list[list[tuple[int, Resolved]]]:
@@ -355,9 +367,9 @@ def _blamed(scope: Scope, items: list[Resolved], *, heard: bool) -> Entity:
         return _of_node(items)
     if scope != "link":
         return culprit_of(scope, [item.subject for item in items])
-    kernel = next((item.subject for item in items if item.episode.first.source_kind == "kernel"), None)
-    if kernel is not None:
-        return Entity(node=kernel.node, machine_id=kernel.machine_id)
+    kernels = [item for item in items if item.episode.first.source_kind == "kernel"]
+    if kernels:
+        return _first_node(kernels)
     links = {item.subject.link for item in items if item.subject.link is not None}
     if len(links) == 1:
         return Entity(link=links.pop())
@@ -367,6 +379,15 @@ def _blamed(scope: Scope, items: list[Resolved], *, heard: bool) -> Entity:
     end = common.pop()
     known = any(item.subject.node == end for item in items)
     return Entity(node=end) if known else Entity(link=end)
+
+
+def _first_node(items: list[Resolved]) -> Entity:
+    """The node of the first of these lines, where no other node may have said the same before."""
+    first = min(items, key=lambda item: canonical(item.episode.first))
+    others = [item for item in items if item.subject.node != first.subject.node]
+    if any(order(first.episode.first, other.episode.first) != "before" for other in others):
+        return Entity()
+    return Entity(node=first.subject.node, machine_id=first.subject.machine_id)
 
 
 def _between(items: list[Resolved]) -> Entity:

@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
-from pipeline.core.chains import Chain, Step, is_near, kind_of, step
-from pipeline.core.conclusion import REPEATED, Conclusion, conclusion_of, entity_text
+from pipeline.core.causes import ActionText
+from pipeline.core.chains import SECOND_NS, Chain, Step, is_near, kind_of, step
+from pipeline.core.conclusion import NOBODY_NAMED, REPEATED, Conclusion, conclusion_of, entity_text
 from pipeline.core.groups import differ
-from pipeline.core.order import canonical, order
+from pipeline.core.order import canonical, lag_ns, order
 from pipeline.core.placement import PlacementMap
 from schemas.records import Entity
 
@@ -17,6 +18,11 @@ _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re
 STANDS_ALONE: Final = 0.8
 # Faults of which each entity has a record of its own: all that show one are at fault.
 _RECORDED: Final = ("gpu", "nic", "node")
+# Ports that hang on one switch or subnet manager go down within so much of each other.
+ONE_MOMENT_S: Final = 5
+# Fewer nodes may fail together by chance, or by one cable between two.
+MIN_NODES: Final = 3
+SHARED: Final = "the switch or the subnet manager that they share"
 # What two descriptions of one place cannot differ in. Pids may: the kernel and a container count apart.
 _PLACES: Final = tuple(name for name in Entity.__struct_fields__ if name not in ("pid", "process_group", "link"))
 
@@ -26,12 +32,14 @@ def with_rivals(linked: list[Chain], loose: list[Chain], placement: PlacementMap
     clocks cannot order share it.
     """
     best, rest = linked[0], linked[1:]
-    equals = _equals(best, rest)
-    same = [c for c in (*rest, *loose) if _is_same_place(best, c)]
+    at_once = _at_once(best, [*rest, *loose], placement)
+    equals = at_once or _equals(best, rest)
+    same = [c for c in _without([*rest, *loose], at_once) if _is_same_place(best, c)]
     rivals = _without(rest, [*equals, *same])
-    main = _with_lines(_shared(best, equals, placement), same)
+    main = _of_all(best, at_once, placement) if at_once else _shared(best, equals, placement)
+    main = _with_lines(main, same)
     main = msgspec.structs.replace(main, alternatives=[conclusion_of(c, placement) for c in rivals][:3])
-    return main, [*rivals, *_without(loose, same)]
+    return main, [*rivals, *_without(loose, [*at_once, *same])]
 
 
 def each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
@@ -40,16 +48,31 @@ def each(chains: list[Chain], placement: PlacementMap) -> list[Conclusion]:
     """
     found, rest = [], chains
     while rest:
-        best, rest = rest[0], rest[1:]
+        best = _named(rest)
+        rest = _without(rest, [best])
+        at_once = _at_once(best, rest, placement)
+        if at_once:
+            rest = _without(rest, at_once)
+            found.append(_of_all(best, at_once, placement))
+            continue
         equals = _equals(best, rest)
         if best.rule.scope in _RECORDED:
             equals = [c for c in equals if Entity() in (best.subject, c.subject)]
+        equals += [c for c in _without(rest, equals) if _is_said_again(best, c) and _is_same_stamp(best, c)]
         # What names nobody is of those that the same rule names, whenever it was printed.
         equals += [c for c in rest if c.rule is best.rule and c.subject == Entity() and not any(c is e for e in equals)]
         same = [c for c in _without(rest, equals) if _is_same_place(best, c) or _is_said_again(best, c)]
         rest = _without(rest, [*equals, *same])
         found.append(_with_lines(_shared(best, equals, placement), same))
     return found
+
+
+def _named(chains: list[Chain]) -> Chain:
+    """The best chain; where it names nobody, the next that tells of the same device or node and names it."""
+    best = chains[0]
+    if best.subject != Entity():
+        return best
+    return next((c for c in chains[1:] if c.subject != Entity() and _is_same_place(best, c)), best)
 
 
 def _without(chains: list[Chain], others: list[Chain]) -> list[Chain]:
@@ -69,9 +92,22 @@ def _is_said_again(best: Chain, other: Chain) -> bool:
     return is_same and kind_of(best.root_item) == kind_of(other.root_item)
 
 
+def _is_same_stamp(best: Chain, other: Chain) -> bool:
+    """Whether the stamps of two lines do not tell which came first: in a log that several ranks write to, the order of
+    its lines says little.
+    """
+    lag = lag_ns(best.root_item.episode.first, other.root_item.episode.first)
+    return lag is not None and lag[0] <= 0 <= lag[1]
+
+
 def _with_lines(main: Conclusion, chains: list[Chain]) -> Conclusion:
-    """A conclusion with the roots of other chains that tell of the same fault."""
+    """A conclusion with the roots of other chains that tell of the same fault; it names whom one of them names, where
+    it names nobody itself.
+    """
     steps = list(main.steps)
+    named = {entity_text(c.subject): c.subject for c in chains if c.subject != Entity()}
+    if main.why_unknown == NOBODY_NAMED and len(named) == 1:
+        main = msgspec.structs.replace(main, culprits=list(named.values()), why_unknown=None)
     for chain in chains:
         if not any(one.item is chain.root_item for one in steps):
             steps.append(step(chain.root_item, "cascade", main.root, REPEATED, steps))
@@ -83,14 +119,43 @@ def _equals(best: Chain, rest: list[Chain]) -> list[Chain]:
     return [c for c in rest if c.rule is best.rule and order(first, c.root_item.episode.first) == "concurrent"]
 
 
+def _at_once(best: Chain, others: list[Chain], placement: PlacementMap) -> list[Chain]:
+    """The other chains of ports that failed in the same moment on most nodes of the job: it is none of the nodes."""
+    if best.rule.scope != "nic":
+        return []
+    same = [c for c in others if c.rule is best.rule and _is_one_moment(best, c)]
+    nodes = {c.subject.node for c in (best, *same) if c.subject.node is not None}
+    return same if len(nodes) >= max(MIN_NODES, len(placement.nodes()) // 2 + 1) else []
+
+
+def _is_one_moment(best: Chain, other: Chain) -> bool:
+    first, second = best.root_item.episode.first, other.root_item.episode.first
+    lag = lag_ns(first, second)
+    if lag is None:
+        return order(first, second) == "concurrent"
+    return lag[0] <= ONE_MOMENT_S * SECOND_NS and lag[1] >= -ONE_MOMENT_S * SECOND_NS
+
+
+def _of_all(best: Chain, at_once: list[Chain], placement: PlacementMap) -> Conclusion:
+    """The conclusion where the ports of most nodes failed in one moment: no node is named."""
+    count = len({c.subject.node for c in (best, *at_once) if c.subject.node is not None})
+    main = conclusion_of(best, placement)
+    rule = msgspec.structs.replace(
+        best.told, explanation=f"ports of {count} nodes went down in the same moment",
+        consequence="sends ran out of retries and the job stopped",
+        action=ActionText(kind="check_network", target=SHARED, why="look at it before any of the nodes is taken out"),
+    )  # fmt: skip
+    why = f"{count} nodes lost their ports in the same moment: it is {SHARED}, and no line says which"
+    return _together(msgspec.structs.replace(main, rule=rule, why_unknown=why), [], at_once)
+
+
 def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclusion:
     """The conclusion of a chain and of those that cannot be told from it."""
     main = conclusion_of(best, placement)
     if not equals:
         return main
     # A line that names nobody is of those that others name.
-    named = [entity for entity in (best.subject, *(c.subject for c in equals)) if entity != Entity()]
-    culprits = _one_card(named)
+    culprits = _cards([c for c in (best, *equals) if c.subject != Entity()])
     main = msgspec.structs.replace(main, why_unknown=None if culprits else main.why_unknown)
     together = _together(main, culprits, equals)
     if best.rule.scope in _RECORDED or len(culprits) == 1:
@@ -106,25 +171,36 @@ def _shared(best: Chain, equals: list[Chain], placement: PlacementMap) -> Conclu
     return msgspec.structs.replace(main, culprits=[], rivals=2, why_unknown=why)
 
 
-def _one_card(culprits: list[Entity]) -> list[Entity]:
-    """A network card that the kernel calls by its bus address and others by its name is one."""
-    if len(culprits) != 2 or culprits[0].node != culprits[1].node:
-        return culprits
-    addresses = [c.nic for c in culprits if c.nic is not None and _ADDRESS.fullmatch(c.nic)]
-    named = [c for c in culprits if c.nic is not None and not _ADDRESS.fullmatch(c.nic)]
-    if len(addresses) == 1 and len(named) == 1:
-        return [msgspec.structs.replace(named[0], pci_bus_id=addresses[0])]
-    return culprits
+def _cards(chains: list[Chain]) -> list[Entity]:
+    """Who the chains blame. A network card that the kernel calls by its bus address and others by its name is one: a
+    line gives both, or there is but one of each on the node.
+    """
+    addresses = [c for c in chains if c.subject.nic is not None and _ADDRESS.fullmatch(c.subject.nic)]
+    names = [c for c in chains if c.subject.nic is not None and not any(c is one for one in addresses)]
+    buses: dict[int, str] = {}
+    for one in names:
+        mine = [c.subject.nic for c in addresses if c.subject.node == one.subject.node]
+        is_only = len(mine) == 1 and sum(c.subject.node == one.subject.node for c in names) == 1
+        said = one.root_item.episode.attributes.get("pci_bus_id")
+        buses.update((id(one), bus) for bus in mine if bus is not None and (is_only or bus == said))
+    known = {(c.subject.node, buses[id(c)]) for c in names if id(c) in buses}
+    return [
+        msgspec.structs.replace(c.subject, pci_bus_id=buses[id(c)]) if id(c) in buses else c.subject
+        for c in chains if (c.subject.node, c.subject.nic) not in known
+    ]  # fmt: skip
 
 
 def _together(main: Conclusion, culprits: list[Entity], equals: list[Chain]) -> Conclusion:
+    """A conclusion with the roots of its equals: of several culprits each has one, other lines tell of the same."""
     steps = list(main.steps)
     present = {id(one.item): number for number, one in enumerate(steps)}
     for chain in equals:
         number = present.get(id(chain.root_item))
+        is_root = len(culprits) > 1 and chain.subject != Entity()
         if number is None:
-            steps.append(step(chain.root_item, "root", None, "", steps))
-        elif len(culprits) > 1:
+            same = step(chain.root_item, "cascade", main.root, REPEATED, steps)
+            steps.append(Step(item=chain.root_item, role="root") if is_root else same)
+        elif is_root:
             steps[number] = Step(item=chain.root_item, role="root")
     return msgspec.structs.replace(main, culprits=culprits, steps=steps)
 

@@ -10,10 +10,21 @@ from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.marks import STALLED
 from pipeline.core.order import canonical, order
 from pipeline.core.placement import PlacementMap
+from pipeline.core.raised import CUDA
 from pipeline.core.signs import LAST_WORDS, OF_OTHERS, REPORTS, STOPPED, WAITERS
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped
 from schemas.records import Entity
 
+# What is said of a process that is gone, and what would decide it.
+_IS_GONE: Final = (
+    "A process of the job is gone, as who watches it says; nothing says why.",
+    "nothing says why it ended; its own last lines and the kernel log of its node would decide",
+)
+_CUDA_ENDED: Final = (
+    "CUDA failed in a process of the job; the error does not say what led to it.",
+    "an illegal access of the program ends like this, and a fault of the GPU; the kernel log of its node (Xid) or "
+    "compute-sanitizer would decide",
+)
 # What the dumps of other ranks show of a stall.
 _SHOWN: Final = {
     "flight.waiting": "others wait in a collective for what did not come",
@@ -72,10 +83,10 @@ def gone_of(gone: list[Resolved], items: list[Resolved]) -> Conclusion:
     named = [item.subject for item in gone if item.subject != Entity()]
     culprits = list({(entity_text(entity), entity.pid): entity for entity in named}.values())
     ranks = sorted({entity.rank for entity in culprits if entity.rank is not None})
+    said, why = _CUDA_ENDED if first.episode.name in CUDA else _IS_GONE
     return Conclusion(
         class_="unknown/silent_rank", rule=None, culprits=culprits, confidence=0.5 if len(culprits) == 1 else 0.3,
-        steps=steps, silent_ranks=ranks, said="A process of the job is gone, as who watches it says; nothing says why.",
-        why_unknown="nothing says why it ended; its own last lines and the kernel log of its node would decide",
+        steps=steps, silent_ranks=ranks, said=said, why_unknown=why,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from pipeline.core.nameless import File, machines_of, told_where
 from pipeline.core.one_fault import alone, each, one_per_entity, with_rivals
 from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
-from pipeline.core.raised import raised
+from pipeline.core.raised import ended_by_cuda, raised
 from pipeline.core.signs import DURING, FAILURES, REPORTS, SURVIVORS, WAITERS
 from pipeline.core.stalls import stopped, stopped_first
 from pipeline.core.strangers import all_heard, at_home
@@ -78,7 +78,9 @@ def _concluded(
     if not linked and failures is stalled and any(_is_said_by_the_job(c) for c in loose):
         return _concluded([e for e in episodes if e.name != STALLED], placement, rules, reported)
     if not linked:
-        return items, [unknown(items, failures, placement, reported, silent, flight), *alone(loose, placement, [])]
+        ended = [] if silent else ended_by_cuda(items, failures)
+        main = gone_of(ended, items) if ended else unknown(items, failures, placement, reported, silent, flight)
+        return items, [main, *alone(loose, placement, main.culprits)]
     main, beside = with_rivals(linked, loose, placement)
     return items, [main, *alone(beside, placement, main.culprits)]
 

@@ -140,6 +140,21 @@ def test_connections_without_a_common_end_name_nobody() -> None:
     assert chain.subject == Entity()
 
 
+@pytest.mark.parametrize(("apart_s", "node"), [(5, "beta"), (0, None)])
+def test_of_ethernet_ports_the_first_that_went_down_is_named_where_the_clocks_say_which(
+    apart_s: int, node: str | None
+) -> None:
+    downs = [
+        msgspec.structs.replace(
+            event("nic.link.down", node=name, source=f"kern {name}", nic="ens6np0", role="cause", bound_ns=SECOND,
+                  at_ns=T0 + at * apart_s * SECOND, attributes={"layer": "ethernet"}),
+            source_kind="kernel",
+        ) for at, name in enumerate(("beta", "gamma"))
+    ]  # fmt: skip
+    (chain,) = _chains("network/roce_retry_exceeded", *downs)
+    assert chain.subject.node == node
+
+
 def test_second_hand_evidence_is_less_sure() -> None:
     said = event("cuda.error", node="beta", role="intermediate",
                  attributes={"error": "uncorrectable ECC error encountered"})  # fmt: skip

@@ -228,13 +228,18 @@ def _again(*failures: list[Event]) -> list[str]:
 
 def test_failures_at_the_same_minute_of_several_hours_are_told() -> None:
     assert _again(_failed(130), _failed(3_600 + 150), _failed(3 * 3_600 + 100)) == [
-        "3 failures within 90 s of minute 2 of the hour"
+        "3 failures around minute 2 of the hour, at most 90 s apart"
     ]
+
+
+@pytest.mark.parametrize(("apart_s", "are_told"), [(90, True), (91, False)])
+def test_all_failures_are_as_close_together_as_it_says(apart_s: int, are_told: bool) -> None:
+    assert bool(_again(_failed(130), _failed(3_600 + 150), _failed(2 * 3_600 + 130 + apart_s))) == are_told
 
 
 def test_the_turn_of_the_hour_is_one_minute() -> None:
     assert _again(_failed(3_590), _failed(2 * 3_600 + 10), _failed(4 * 3_600 - 5)) == [
-        "3 failures within 90 s of minute 0 of the hour"
+        "3 failures around minute 0 of the hour, at most 90 s apart"
     ]
 
 

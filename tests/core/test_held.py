@@ -1,5 +1,6 @@
 """Memory that a process holds which is no longer there, and ports that nobody missed."""
 
+import msgspec
 import pytest
 
 from pipeline.core.chains import Resolved
@@ -19,13 +20,18 @@ def _derived(*events: Event) -> dict[str, Resolved]:
     return {item.episode.name: item for item in derive(items, [], PlacementMap(Facts()), None)}
 
 
-def _row(process: str, *, mib: str = "70100", bus: str = BUS) -> Event:
-    return event("gpu.memory_process", node="beta", source="smi", offset=3, bus=bus, role="context",
+def _row(process: str, *, mib: str = "70100", bus: str = BUS, node: str = "beta") -> Event:
+    return event("gpu.memory_process", node=node, source="smi", offset=3, bus=bus, role="context",
                  attributes={"pid": "655", "process": process, "memory_mib": mib})  # fmt: skip
 
 
-OOM = event("cuda.oom", node="beta", source="rank1", offset=9, rank=1, bus=BUS, role="cause",
-            attributes={"total_gib": "79.11"})  # fmt: skip
+def _oom(body: str = "", **said: str) -> Event:
+    made = event("cuda.oom", node="beta", source="rank1", offset=9, rank=1, bus=BUS, role="cause",
+                 attributes={"total_gib": "79.11", "free_mib": "4.00", **said})  # fmt: skip
+    return msgspec.structs.replace(made, body=body)
+
+
+OOM = _oom(allocated_gib="8.20", unallocated_mib="310.00")
 
 
 @pytest.mark.parametrize(
@@ -35,12 +41,36 @@ OOM = event("cuda.oom", node="beta", source="rank1", offset=9, rank=1, bus=BUS, 
         (_row("python3"), False),
         (_row("[Not Found]", mib="600"), False),
         (_row("[Not Found]", bus="0000:1b:00.0"), False),
+        (_row("[Not Found]", node="alpha"), False),
     ],
 )
 def test_much_memory_of_a_process_that_is_gone_on_the_gpu_that_ran_out_of_it(row: Event, held: bool) -> None:
     found = _derived(row, OOM).get("gpu.memory_held")
     assert (found is not None) == held
     assert found is None or (found.subject.rank, found.subject.pid) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [
+        # In a container the row is the rank itself: it allocated nearly all that is used.
+        ({"allocated_gib": "77.10", "unallocated_mib": "6.10"}, False),
+        ({"reserved_gib": "78.00"}, False),
+        ({"process_gib": "30.50", "allocated_gib": "28.00"}, True),
+        # Nobody says how much of it is its own.
+        ({}, False),
+    ],
+)
+def test_what_a_rank_accounts_for_itself_is_held_by_no_other(said: dict[str, str], held: bool) -> None:
+    assert ("gpu.memory_held" in _derived(_row("[Not Found]"), _oom(**said))) == held
+
+
+@pytest.mark.parametrize(
+    ("node", "bus", "held"), [("beta", BUS, True), ("alpha", BUS, False), ("beta", "0000:1b:00.0", False)]
+)
+def test_a_number_of_a_process_names_it_on_one_machine_only(node: str, bus: str, held: bool) -> None:
+    told = _oom("Process 655 has 68.46 GiB memory in use.", allocated_gib="8.20")
+    assert ("gpu.memory_held" in _derived(_row("[Not Found]", node=node, bus=bus), told)) == held
 
 
 def test_without_a_rank_that_missed_it_memory_is_nobodys_trouble() -> None:

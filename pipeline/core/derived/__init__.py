@@ -3,6 +3,7 @@
 Each finding is one of the items with another subject, another name or one more attribute: the line stays its evidence.
 It takes the place of the item, so that a line stands on a chain once. Nothing here depends on the order of the items.
 Each kind of evidence is one function of the scene in `KINDS`; a later kind wins over an earlier one of the same item.
+None of them sees what happened while a node started or was worked on: that is told as context before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +57,6 @@ ATTRIBUTES: Final = {
 STANDING: Final = frozenset((stragglers.SLOW,))
 
 KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
-    "inside_spans": spans.inside_spans,
     "processes": launcher.processes,
     "first_exit": launcher.first_exit,
     "killed_by_launcher": launcher.killed_by_launcher,
@@ -100,8 +100,13 @@ def derive(
     items: list[Resolved], stalls: Sequence[Resolved], placement: PlacementMap, silent: int | None
 ) -> list[Resolved]:
     """The items with what follows from several of them. `silent`: the one rank that did not report the stall."""
-    scene = Scene(items, stalls, placement, silent)
+    calm = _with(items, dict(spans.inside_spans(Scene(items, stalls, placement, silent))))
+    scene = Scene(calm, stalls, placement, silent)
     changed: dict[int, list[Resolved]] = {}
     for kind in KINDS.values():
         changed.update(kind(scene))
+    return _with(calm, changed)
+
+
+def _with(items: Sequence[Resolved], changed: Mapping[int, list[Resolved]]) -> list[Resolved]:
     return [one for item in items for one in changed.get(id(item), [item])]

@@ -14,7 +14,8 @@ _FAILURES: Final = (
 )  # fmt: skip
 # Lines of failures that are not further apart are of one failure.
 SAME_FAILURE_S: Final = 300
-# By chance, one of about 130 jobs with three failures has all of them within so much of a minute of the hour.
+# By chance, one of about 530 jobs with three failures has them no further apart than so much on the clock face of an
+# hour: n (s / 3,600)^(n - 1) for n failures within s seconds.
 MIN_TIMES: Final = 3
 SAME_MINUTE_S: Final = 90
 _HOUR_S: Final = 3_600
@@ -31,7 +32,7 @@ def recurs(scene: Scene) -> Changes:
     starts_s = [one.episode.start_ns // SECOND_NS for one in failures]
     minute = _minute(starts_s)
     if len(failures) >= MIN_TIMES and minute is not None:
-        told.append(f"{len(failures)} failures within {SAME_MINUTE_S} s of minute {minute} of the hour")
+        told.append(f"{len(failures)} failures around minute {minute} of the hour, at most {SAME_MINUTE_S} s apart")
     steps = [
         _step_between(scene, before_ns, one.episode.start_ns)
         for before_ns, one in zip([0, *(one.episode.start_ns for one in failures)], failures, strict=False)
@@ -60,7 +61,7 @@ def _failures(scene: Scene) -> list[Resolved]:
 
 
 def _minute(starts_s: list[int]) -> int | None:
-    """The minute of the hour around which all begin, in different hours."""
+    """The minute of the hour in the middle of all, which begin in different hours and close together on its face."""
     if len({start // _HOUR_S for start in starts_s}) < len(starts_s):
         return None
     first = starts_s[0] % _HOUR_S
