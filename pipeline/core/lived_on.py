@@ -9,7 +9,7 @@ from pipeline.core.chains import SECOND_NS, Chain, Resolved, Step
 from pipeline.core.order import Stamped, canonical, lag_ns, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.signs import FAILURES, LAST_WORDS, LOST_A_PEER, SURVIVORS
-from pipeline.core.silent import lines_of, reporters
+from pipeline.core.silent import lines_of
 from schemas.records import Event
 
 _STEP: Final = "train.step"
@@ -58,10 +58,10 @@ def last_steps(items: Iterable[Resolved]) -> dict[int, Event]:
 
 
 def trained_on(
-    chain: Chain, items: Iterable[Resolved], steps: Mapping[int, Event], placement: PlacementMap,
-    silent: Collection[int],
-) -> bool:  # fmt: skip
-    """Whether all ranks that a fault concerns went on with steps for longer than it could have waited.
+    chain: Chain, steps: Mapping[int, Event], waited: Collection[int], placement: PlacementMap, silent: Collection[int]
+) -> bool:
+    """Whether all ranks that a fault concerns went on with steps for longer than it could have waited. `steps`:
+    the last step of each rank; `waited`: the ranks that report that they waited.
 
     A fault that stops a process stops its steps; then what stopped the job later is something else. Not where one of
     these ranks is the one that fell silent, nor where a later line tells of the fault again, or of what it did.
@@ -69,8 +69,9 @@ def trained_on(
     ranks = _concerned(chain, placement)
     if not ranks or not ranks.isdisjoint(silent) or not ranks <= steps.keys():
         return False
-    least_ns, waited = int(chain.rule.bites_s * SECOND_NS), reporters(items)
-    told = [step.item.episode.last or step.item.episode.first for step in chain.steps if _tells(step, ranks, waited)]
+    least_ns = int(chain.rule.bites_s * SECOND_NS)
+    telling = [chain.root_item, *(step.item for step in chain.steps if _tells(step, ranks, waited))]
+    told = [item.episode.last or item.episode.first for item in telling]
     lags = [lag_ns(line, steps[rank]) for line in told for rank in ranks]
     return all(lag is not None and lag[0] >= least_ns for lag in lags)
 
@@ -121,11 +122,11 @@ def _is_own(chain: Chain) -> bool:
     return chain.rule.scope == "job" and chain.root_item.episode.first.source_kind == "kernel"
 
 
-def _tells(step: Step, ranks: Collection[int], waited: set[int]) -> bool:
+def _tells(step: Step, ranks: Collection[int], waited: Collection[int]) -> bool:
     """Whether a step is of the fault or of what it did: of a rank that reports that it waited only its last words."""
     if step.role == "context":
         return False
     first, ours = step.item.episode.first, step.item.ranks.intersection(ranks)
     if first.role in _TELLING or (ours and first.name in LAST_WORDS):
         return True
-    return bool(ours - waited) and first.name not in SURVIVORS | LOST_A_PEER
+    return any(rank not in waited for rank in ours) and first.name not in SURVIVORS | LOST_A_PEER

@@ -161,8 +161,8 @@ def _is_explained(chain: Chain, inside: dict[int, list[Chain]]) -> bool:
 
 def _fallen(chains: list[Chain], items: list[Resolved], placement: PlacementMap, silent: list[int]) -> list[Chain]:
     """The chains, of which those whose ranks trained on explain nothing of the failure."""
-    steps = last_steps(items)
-    found = (by_itself(c) if trained_on(c, items, steps, placement, silent) else c for c in chains)
+    steps, waited = last_steps(items), reporters(items)
+    found = (by_itself(c) if trained_on(c, steps, waited, placement, silent) else c for c in chains)
     return [chain for chain in found if chain.is_whole]
 
 

@@ -83,6 +83,12 @@ def test_a_clock_that_cannot_say_decides_nothing() -> None:
     assert _blamed(concluded(*_job([500] * 4), line)) == (GPU, [0])
 
 
+def test_a_fault_that_is_told_as_a_symptom_is_one_all_the_same() -> None:
+    line = replace(lost_gpu("alpha"), role="symptom")
+    assert _blamed(concluded(*_job([20] * 4), line)) == (GPU, [0])
+    assert _blamed(concluded(*_job([500] * 4), line)) == (SILENT, [3])
+
+
 @pytest.mark.parametrize(("trained_s", "blamed"), [(500, SILENT), (200, "storage/nfs_unresponsive")])
 def test_a_file_server_that_is_gone_is_missed_later(trained_s: int, blamed: str) -> None:
     stall = event("nfs.stall", node="alpha", source="kern", role="cause", attributes={"server": "fs-2"})
