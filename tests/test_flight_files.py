@@ -133,6 +133,24 @@ def test_a_missing_dump_names_its_rank(tmp_path: Path) -> None:
     assert (incident.class_, [culprit.rank for culprit in incident.culprits]) == ("unknown/silent_rank", [5])
 
 
+def test_a_rank_that_says_that_it_waited_is_not_guilty_for_a_dump_that_is_missing(tmp_path: Path) -> None:
+    even(4, pending=1).write(tmp_path, ranks=[0, 1, 2])
+    (tmp_path / "rank3.log").write_text(
+        "[rank3]:[E305 07:11:20.500000000 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID 0(default_pg) Rank 3] Watchdog "
+        "caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=6, NumelOut=6, "
+        "Timeout(ms)=480000) ran for 480021 milliseconds before timing out.\n"
+    )
+    (incident,) = diagnose([tmp_path]).incidents
+    assert (incident.class_, incident.culprits) == ("unknown/collective_timeout", [])
+
+
+def test_a_mismatch_is_told_without_the_dump_of_one_of_the_others(tmp_path: Path) -> None:
+    waits = [Call("0"), Call("0", done=False)]
+    calls = {0: waits, 1: waits, 2: [Call("0"), Call("0", "broadcast", done=False)], 3: waits}
+    (incident,) = diagnose([Job(world(4), calls).write(tmp_path, ranks=[1, 2, 3])]).incidents
+    assert (incident.class_, [c.rank for c in incident.culprits]) == ("software/collective_mismatch", [2])
+
+
 def test_a_stall_without_a_rank_that_lags_names_nobody(tmp_path: Path) -> None:
     (incident,) = diagnose([even(4, pending=1).write(tmp_path)]).incidents
     assert (incident.class_, incident.culprits) == ("unknown/collective_timeout", [])

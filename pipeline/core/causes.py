@@ -111,7 +111,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cause. `root` patterns stand in order of preference: the first that is there is the root.
 
     `needs_effect`: alone it is nothing. `dies`: the culprit's process, or all of its node, ends by it; who lives on is
-    no culprit.
+    no culprit. `bites_s`: for how long after its line the ranks that it concerns may go on before it stops them.
     A `hard` interruption of a node takes the ranks that run there with it.
     `consequence` and `not_network_because` are said only where the chain shows that others noticed.
     """
@@ -133,6 +133,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     interruption: Interruption = "soft"
     needs_effect: bool = False
     dies: bool = False
+    bites_s: float = 60.0
     before: list[Link] = []
     then: list[Link] = []
     groups: list[str] = []

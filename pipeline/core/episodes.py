@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.facts import group_of
 from pipeline.core.order import canonical
 from pipeline.core.readings import TELEMETRY, Readings
 from pipeline.core.readings import of_event as readings_of
@@ -26,13 +27,14 @@ class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one.
 
     `crowd`: many ranks print it alike, as a symptom or of who runs where; they are one episode with a list of who
-    printed it.
+    printed it. `by_group`: those of each process group by themselves.
     """
 
     event: str
     variant: list[str] = []
     window_s: int = DEFAULT_WINDOW_S
     crowd: bool = False
+    by_group: bool = False
     reference: str = ""
 
 
@@ -225,8 +227,15 @@ def _is_crowd(event: Event, how: Coalescing | None) -> bool:
     return event.subject.rank is not None or (event.subject.pid is not None and bool(event.node))
 
 
+def process_group(event: Event) -> str:
+    """The process group that a line names in its prefix; empty where it names none."""
+    return "\x1f".join(group_of(event.printer.process_group) or ())
+
+
 def _key(event: Event, how: Coalescing | None, *, is_crowd: bool) -> str:
     variant = [event.attributes.get(name, "") for name in how.variant] if how else []
+    if how is not None and how.by_group:
+        variant.append(process_group(event))
     if event.name.endswith(_GROWING):
         # Where each counter has a line of its own, each is counted by itself.
         variant = [*variant, *sorted(event.attributes)]

@@ -26,3 +26,7 @@ STOPPED: Final = frozenset(("elastic.terminate", "elastic.kill"))
 OF_OTHERS: Final = ("elastic.", "slurm.", "launcher.", "placement.", "collective.", "torch.remote_error")
 # What a process prints of its own end, without saying what led to it.
 LAST_WORDS: Final = frozenset(("cuda.error", "nccl.cuda.failure", "python.exception", "process.abort"))
+# What a rank prints when another one is gone. The store goes with the process that keeps it.
+LOST_A_PEER: Final = frozenset(
+    ("nccl.socket.closed", "gloo.closed", "gloo.reset", "torch.nccl.error", "tcpstore.error")
+)

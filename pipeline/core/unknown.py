@@ -6,12 +6,11 @@ from pipeline.core.chains import Resolved, Step, step
 from pipeline.core.conclusion import REPEATED, Conclusion, Reported, entity_text
 from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
 from pipeline.core.derived.flight import FlightEvidence
-from pipeline.core.derived.ranks import unheard_of
 from pipeline.core.marks import STALLED
-from pipeline.core.order import canonical, order
+from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
 from pipeline.core.raised import CUDA
-from pipeline.core.signs import LAST_WORDS, OF_OTHERS, REPORTS, STOPPED, WAITERS
+from pipeline.core.signs import LAST_WORDS
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped
 from schemas.records import Entity
 
@@ -55,8 +54,9 @@ def unknown(
     if flight.silent:
         # Of several dumps each names its rank by itself: they are no rivals.
         return Conclusion(
-            class_="unknown/silent_rank", rule=None, culprits=_stopped(items, silent, placement), confidence=0.7,
-            steps=steps, silent_ranks=silent, said=flight.said, why_unknown=flight.why,
+            class_="unknown/silent_rank", rule=None, culprits=_stopped(items, silent, placement),
+            confidence=0.4 if flight.is_guess else 0.7, steps=steps, silent_ranks=silent,
+            said=flight.said, why_unknown=flight.why,
         )  # fmt: skip
     alone = all(item.episode.name == STALLED for item in failures)
     sentence = said_of(first, silent) if alone else flight.said
@@ -133,37 +133,3 @@ def _why_unknown(placement: PlacementMap, reported: Reported, *, alone: bool) ->
         f"{told}no line before the stall names a cause; kernel logs of all nodes, the log of every rank or "
         "flight-recorder dumps would decide"
     )
-
-
-def silent_ranks(items: list[Resolved], placement: PlacementMap, reported: Reported) -> list[int]:
-    """Ranks that are known, whose logs were read past the window, and that did not report what the others report."""
-    waits = [item for item in items if item.episode.name in WAITERS and item.ranks]
-    known = set(placement.ranks)
-    if not waits:
-        return []
-    if placement.world_size is None and reported.all_ended:
-        return unheard_of({rank for item in items if item.episode.name in REPORTS for rank in item.ranks})
-    if placement.world_size is None or len(known) < placement.world_size:
-        return []
-    silent = sorted(known.difference(*(item.ranks for item in waits)) & _heard(items))
-    # Whom the launcher stopped fell silent for that; before anybody gave up waiting, for the failure of a neighbour.
-    stops = [item for item in items if item.episode.name in STOPPED and item.ranks]
-    early = [s for s in stops if all(order(s.episode.first, wait.episode.first) == "before" for wait in waits)]
-    silent = [rank for rank in silent if not any(rank in item.ranks for item in early)]
-    stopped = {rank for item in stops for rank in item.ranks}
-    silent = [rank for rank in silent if rank not in stopped] or silent
-    if not silent or len(silent) * 2 > len(known):
-        return []
-    window_ns = max(item.episode.end_ns for item in waits)
-    unread = [
-        rank
-        for rank in silent
-        if not reported.all_ended and reported.through_ns.get(placement.ranks[rank].node or "", 0) < window_ns
-    ]
-    return [] if unread else silent
-
-
-def _heard(items: list[Resolved]) -> set[int]:
-    """The ranks of which a line of their own was read: of the others nobody knows whether they said anything."""
-    own = (item for item in items if not item.episode.name.startswith(OF_OTHERS))
-    return {rank for item in own if item.episode.first.source_kind == "application" for rank in item.ranks}

@@ -15,18 +15,19 @@ from pipeline.core.companions import filled, with_companions
 from pipeline.core.conclusion import Conclusion, Reported, is_outside
 from pipeline.core.derived import derive
 from pipeline.core.derived.flight import FlightEvidence, flight_evidence
-from pipeline.core.derived.launcher import ended_first
 from pipeline.core.episodes import Episode
+from pipeline.core.lived_on import by_itself, last_steps, lives_on, trained_on
 from pipeline.core.marks import STALLED
 from pipeline.core.nameless import File, machines_of, told_where
 from pipeline.core.one_fault import alone, each, one_per_entity, with_rivals
-from pipeline.core.order import Stamped, canonical, order
+from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
 from pipeline.core.raised import ended_by_cuda, raised
-from pipeline.core.signs import DURING, FAILURES, REPORTS, SURVIVORS, WAITERS
-from pipeline.core.stalls import stopped, stopped_first
+from pipeline.core.signs import DURING, FAILURES
+from pipeline.core.silent import fell_silent, reporters
+from pipeline.core.stalls import stopped
 from pipeline.core.strangers import all_heard, at_home
-from pipeline.core.unknown import gone_of, silent_ranks, unknown
+from pipeline.core.unknown import gone_of, unknown
 from schemas.records import Entity
 from schemas.vocabulary import QUIET_CLASSES
 
@@ -47,11 +48,9 @@ def _concluded(
 ) -> tuple[list[Resolved], list[Conclusion]]:
     machines = machines_of(episodes, placement)
     items = [_resolved(episode, placement, machines) for episode in episodes]
-    flight = flight_evidence(items, placement)
+    flight = flight_evidence(items, placement, reporters(items))
     items = flight.items
-    silent = flight.silent or silent_ranks(items, placement, reported)
-    silent = silent or stopped_first(items, reported.stall, REPORTS)
-    silent = silent or ended_first(items, [item for item in items if item.episode.name in WAITERS])
+    silent = fell_silent(items, placement, reported, flight.silent)
     stalled = stopped(items)
     stalls = [item for item in items if item.episode.name in DURING] or stalled
     items = derive(items, stalls, placement, silent[0] if len(silent) == 1 else None)
@@ -61,7 +60,9 @@ def _concluded(
         items = [item for item in items if item.episode.name != STALLED]
     failures = failures or stalled
     known = _known(placement, heard=all_heard(items, placement, reported.nodes))
-    chains = [chain for chain in chains_of(items, rules, known) if chain.is_whole and not _lives_on(chain, items)]
+    chains = [chain for chain in chains_of(items, rules, known) if chain.is_whole and not lives_on(chain, items)]
+    if failures:
+        chains = _fallen(chains, items, placement, silent)
     ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
     roots, outsiders = _not_explained(ours), _not_explained(theirs)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not is_outside(c, placement)]
@@ -160,36 +161,11 @@ def _is_explained(chain: Chain, inside: dict[int, list[Chain]]) -> bool:
     return False
 
 
-def _lives_on(chain: Chain, items: list[Resolved]) -> bool:
-    """Whether what should have died by the root speaks of the death of others afterwards.
-
-    Of a node any rank speaks, and the BMC's clock often cannot say when: only what was earlier for certain is left out.
-    """
-    rank, node, root = chain.subject.rank, chain.subject.node, chain.root_item.episode.first
-    if not chain.rule.dies:
-        return False
-    survivors = [item for item in items if item.episode.name in SURVIVORS]
-    if chain.rule.scope == "node":
-        ours = [line for item in survivors if node is not None for line in _lines_on(item, node)]
-        return any(order(root, line) != "after" for line in ours)
-    if rank is None:
-        return False
-    return any(order(root, line) == "before" for item in survivors for line in _lines_of(item, rank))
-
-
-def _lines_on(item: Resolved, node: str) -> list[Stamped]:
-    """The first lines of the ranks of a node."""
-    if not item.episode.crowd:
-        return [item.episode.first] if item.subject.node == node and item.subject.rank is not None else []
-    return [member for member in item.episode.crowd.values() if member.node == node]
-
-
-def _lines_of(item: Resolved, rank: int) -> list[Stamped]:
-    """The first line of a rank."""
-    if not item.episode.crowd:
-        return [item.episode.first] if item.subject.rank == rank else []
-    member = item.episode.crowd.get(str(rank))
-    return [] if member is None else [member]
+def _fallen(chains: list[Chain], items: list[Resolved], placement: PlacementMap, silent: list[int]) -> list[Chain]:
+    """The chains, of which those whose ranks trained on explain nothing of the failure."""
+    steps, waited = last_steps(items), reporters(items)
+    found = (by_itself(c) if trained_on(c, steps, waited, placement, silent) else c for c in chains)
+    return [chain for chain in found if chain.is_whole]
 
 
 def _waits(chain: Chain, flight: FlightEvidence) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from pipeline.core.chains import Chain, Known, Resolved, chains_of
 from pipeline.core.derived import derive, ports, scene, stores
 from pipeline.core.derived.activities import MAX_LATE_S
-from pipeline.core.derived.ranks import MAX_GAP, unheard_of
+from pipeline.core.derived.ranks import MAX_GAP
 from pipeline.core.episodes import of_events
 from pipeline.core.order import order
 from pipeline.core.placement import Facts, PlacementMap
@@ -64,6 +64,32 @@ def test_the_one_rank_that_waits_elsewhere_than_all_others_is_out_of_step(seqs: 
     assert len(items) == len(set(seqs)), "its line stands for it once"
 
 
+def _in_group(rank: int, seq: int, group: str) -> Event:
+    made = _waits(rank, seq)
+    return msgspec.structs.replace(made, printer=Printer(node="alpha", process_group=group))
+
+
+def test_ranks_that_wait_in_groups_of_their_own_are_not_compared() -> None:
+    """Rank 3 stopped: its partner waits in the pair, the others where they reduce."""
+    reduce, pair = "ID 1 PG GUID 1(dp0)", "ID 4 PG GUID 4(tp1)"
+    items = _derived(_in_group(0, 88, reduce), _in_group(1, 88, reduce), _in_group(2, 160, pair))
+    assert _found("collective.mismatch", items) == []
+    items = _derived(*(_in_group(rank, 88, pair if rank == 2 else reduce) for rank in range(3)))
+    assert len(items) == 2, "who waits in another group is not of the same crowd"
+
+
+def test_of_one_group_the_odd_rank_is_found_beside_others() -> None:
+    here, there = "ID 1 PG GUID 1(dp0)", "ID 2 PG GUID 2(dp1)"
+    odd = [_in_group(rank, 91 if rank == 2 else 88, here) for rank in range(4)]
+    items = _derived(*odd, *(_in_group(rank, 40, there) for rank in range(4, 8)))
+    assert _found("collective.mismatch", items) == [2]
+
+
+def test_where_it_is_known_who_fell_silent_nobody_is_out_of_step() -> None:
+    items = _derived(*(_waits(rank, 85 if rank == 1 else 88) for rank in range(3)), silent=3)
+    assert _found("collective.mismatch", items) == []
+
+
 def _states(rank: int, other: int) -> Event:
     return event("collective.mismatch", source=f"rank{rank}", offset=rank, rank=rank,
                  attributes={"rank": str(rank), "other_rank": str(other)})  # fmt: skip
@@ -91,13 +117,6 @@ def test_one_statement_about_two_ranks_names_nobody() -> None:
 def test_a_report_names_the_ranks_that_did_not_join(ranks: str, what: str, named: list[int | None]) -> None:
     report = event("collective.desync", attributes={"ranks": ranks, "what": what})
     assert _found("collective.desync", _derived(report)) == named
-
-
-@pytest.mark.parametrize(
-    ("reporters", "silent"), [({1, 2}, [0]), ({1, 2, 3}, [0]), ({1}, []), ({0, 2, 3}, []), ({2, 3}, []), (set(), [])]
-)
-def test_rank_0_is_missed_where_all_others_up_to_the_last_report(reporters: set[int | None], silent: list[int]) -> None:
-    assert unheard_of(reporters) == silent
 
 
 # --- what went on -------------------------------------------------------------------------------------------------

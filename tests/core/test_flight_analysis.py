@@ -192,7 +192,7 @@ def test_numbers_that_count_sends_too_are_not_compared() -> None:
 def test_a_rank_without_a_dump_for_which_all_wait_is_named() -> None:
     found = analyse(even(8, pending=1).states([0, 1, 2, 3, 4, 6, 7]))
     assert (found.missing, found.awaited, found.stuck) == ([5], [5], [])
-    assert "Rank 5 left no flight-recorder dump" in missing_said(found)[0]
+    assert "Of rank 5 there is no flight-recorder dump" in missing_said(found)[0]
 
 
 def test_a_rank_that_waits_for_one_without_a_dump_is_not_blamed_for_those_behind_it() -> None:

@@ -20,6 +20,11 @@ def _ended(rank: int, at_s: int, exitcode: str) -> Event:
                  attributes={"exitcode": exitcode, "pid": str(800 + rank)})  # fmt: skip
 
 
+def _lost(rank: int, at_s: int, name: str = "nccl.socket.closed") -> Event:
+    """A rank says that it lost another one."""
+    return event(name, node="beta", source=f"rank{rank}", offset=100 + at_s, rank=rank, at_ns=T0 + at_s * SECOND)
+
+
 def _stopped(rank: int, at_s: int) -> Event:
     return event("elastic.terminate", node="beta", source="agent", offset=at_s + 1, rank=rank,
                  at_ns=T0 + at_s * SECOND)  # fmt: skip
@@ -38,3 +43,49 @@ def test_the_rank_that_its_launcher_saw_end_before_anybody_gave_up_stopped_the_o
     if named == [3]:
         assert incident.class_ == "unknown/silent_rank"
         assert "its launcher saw it end first" in (incident.why_unknown or "")
+
+
+@pytest.mark.parametrize("name", ["nccl.socket.closed", "gloo.reset", "torch.nccl.error", "tcpstore.error"])
+@pytest.mark.parametrize(("at_s", "named"), [(9, []), (11, [3])])
+def test_who_had_lost_a_peer_before_it_ended_did_not_stop_the_others(name: str, at_s: int, named: list[int]) -> None:
+    said = [event("train.step", node="beta", source=f"rank{rank}", rank=rank, role="context") for rank in (2, 3)]
+    stops = [_stopped(2, 10), _stopped(3, 10)]
+    incident = concluded(*_job(3), *said, _lost(3, at_s, name), _ended(3, 10, "-6"), *stops)
+    assert [culprit.rank for culprit in incident.culprits] == named
+
+
+@pytest.mark.parametrize(("at_s", "named"), [(10, [0]), (605, [0, 3])])
+def test_of_those_who_do_not_report_who_lost_a_peer_before_the_others_gave_up_is_none(
+    at_s: int, named: list[int]
+) -> None:
+    nodes = ["alpha", "alpha", "beta", "beta", "gamma", "gamma"]
+    known = [placed(rank, node, world=6) for rank, node in enumerate(nodes)]
+    said = [event("train.step", node=n, source=f"rank{r}", rank=r, role="context") for r, n in enumerate(nodes)]
+    waits = [waited(rank, nodes[rank]) for rank in (1, 2, 4, 5)]
+    incident = concluded(*known, *said, *waits, _lost(3, at_s))
+    assert [culprit.rank for culprit in incident.culprits] == named
+
+
+# --- rank 0, of which there is nothing ----------------------------------------------------------------------------
+
+
+def _reports(rank: int, source: str) -> Event:
+    return event("nccl.watchdog.timeout", source=source, offset=9_000 + rank, rank=rank, at_ns=T0 + 600 * SECOND,
+                 attributes={"seq": "88", "op": "ALLREDUCE"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reporters", "silent"), [({1, 2}, [0]), ({1, 2, 3}, [0]), ({1}, []), ({0, 2, 3}, []), ({2, 3}, [])]
+)
+def test_rank_0_is_missed_where_all_others_up_to_the_last_report_into_one_file(
+    reporters: set[int], silent: list[int]
+) -> None:
+    incident = concluded(*(_reports(rank, "job") for rank in reporters))
+    assert [culprit.rank for culprit in incident.culprits] == silent
+
+
+@pytest.mark.parametrize(("own", "silent"), [([], []), ([0], [0])])
+def test_where_each_rank_has_a_file_rank_0_is_missed_only_if_it_is_there(own: list[int], silent: list[int]) -> None:
+    said = [event("train.step", source=f"rank{rank}", rank=rank, role="context") for rank in own]
+    incident = concluded(*said, *(_reports(rank, f"rank{rank}") for rank in (1, 2, 3)))
+    assert [culprit.rank for culprit in incident.culprits] == silent

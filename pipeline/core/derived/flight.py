@@ -4,6 +4,7 @@ The text of such an event is what the dump says of the group concerned, under th
 """
 
 import json
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -39,19 +40,23 @@ MAX_MISSING: Final = 64
 class FlightEvidence(Struct, frozen=True, kw_only=True):
     """The items with what the dumps say together, and what that comes to.
 
-    `silent`: the ranks that stopped, as far as the dumps can tell; `waiting`: those that wait for others. `said` is the
-    sentence on it, `why` what would decide the cause; both empty where no dump says anything.
+    `silent`: the ranks that stopped, as far as the dumps can tell; `waiting`: those that wait for others. `is_guess`:
+    the silent ones left no dump, which may also lie elsewhere. `said` is the sentence on it, `why` what would decide
+    the cause; both empty where no dump says anything.
     """
 
     items: list[Resolved]
     silent: list[int] = []
     waiting: frozenset[int] = frozenset()
+    is_guess: bool = False
     said: str = ""
     why: str = ""
 
 
-def flight_evidence(items: list[Resolved], placement: PlacementMap) -> FlightEvidence:
-    """Compare the dumps of all ranks. The order of the items does not matter."""
+def flight_evidence(items: list[Resolved], placement: PlacementMap, reporters: Collection[int] = ()) -> FlightEvidence:
+    """Compare the dumps of all ranks. The order of the items does not matter. `reporters`: the ranks that say in a line
+    of their own that they waited. That the dump of one of these is not there is no sign of its death.
+    """
     dumps = [item for item in items if item.episode.name == DUMP]
     if not dumps:
         return FlightEvidence(items=items)
@@ -61,12 +66,13 @@ def flight_evidence(items: list[Resolved], placement: PlacementMap) -> FlightEvi
         if state is not None:
             states.setdefault(state.rank, []).append((item, state))
     found = analyse(state for pairs in states.values() for _, state in pairs)
+    found = msgspec.structs.replace(found, awaited=[rank for rank in found.awaited if rank not in reporters])
     changed = _Events(found, states, placement).all()
     said, why = _words(found)
     return FlightEvidence(
         items=[one for item in items for one in changed.get(id(item), [_quiet(item)])],
         silent=_silent(found),
-        waiting=frozenset(wait.rank for wait in found.waiting), said=said, why=why,
+        waiting=_waiting(found), is_guess=bool(found.awaited), said=said, why=why,
     )  # fmt: skip
 
 
@@ -75,6 +81,12 @@ def _silent(found: Findings) -> list[int]:
     if found.stuck:
         return [one.rank for one in found.stuck] if len(found.stuck) * 2 <= len(found.ranks) else []
     return found.awaited[:MAX_MISSING]
+
+
+def _waiting(found: Findings) -> frozenset[int]:
+    """The ranks that wait for others. Of one that has no dump and is not missed otherwise nobody knows where it is."""
+    known = {*found.ranks, *found.awaited}
+    return frozenset(wait.rank for wait in found.waiting if not known.isdisjoint(wait.on))
 
 
 def _quiet(item: Resolved) -> Resolved:

@@ -1,14 +1,12 @@
 """What a launcher's lines add: whose an error without a name is, and which rank its own process is."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from pipeline.core.chains import Resolved
 from pipeline.core.derived.scene import Changes, Scene
-from pipeline.core.order import order
 from schemas.records import Entity, Event
 
 # In place of the exit code of a process that the launcher killed.
@@ -16,7 +14,7 @@ LAUNCHER_KILLED: Final = "-9 (launcher)"
 _FAILED: Final = "elastic.failed"
 _TABLE: Final = "elastic.rank_failed"
 # Exit codes of a process that ends by what it printed: an exception, an abort, a crash.
-_OWN_END: Final = frozenset(("1", "2", "-6", "-11", "134", "139"))
+OWN_END: Final = frozenset(("1", "2", "-6", "-11", "134", "139"))
 _LOST_A_PEER: Final = ("gloo.closed", "gloo.reset")
 _OWN_ROLES: Final = ("cause", "intermediate")
 
@@ -41,7 +39,7 @@ def first_exit(scene: Scene) -> Changes:
         (agent,) = agents
         if item.episode.count > 1 and _by_own_error(scene, _file(event)) != 1:
             continue
-        if agent.episode.attributes.get("exitcode") in _OWN_END and agent.episode.count == 1:
+        if agent.episode.attributes.get("exitcode") in OWN_END and agent.episode.count == 1:
             yield (
                 id(item),
                 [Resolved(episode=item.episode, subject=_filled(item.subject, _process(scene, agent, rows)))],
@@ -102,19 +100,10 @@ def killed_by_launcher(scene: Scene) -> Changes:
         yield id(item), [Resolved(episode=episode, subject=_process(scene, item, rows))]
 
 
-def ended_first(items: Sequence[Resolved], waits: Sequence[Resolved]) -> list[int]:
-    """The one rank that a launcher saw end by itself before anybody gave up waiting."""
-    ends = [item for item in items if item.episode.name == _FAILED and item.subject.rank is not None]
-    ends = [item for item in ends if item.episode.attributes.get("exitcode") in _OWN_END]
-    early = [item for item in ends if all(order(item.episode.first, wait.episode.first) == "before" for wait in waits)]
-    ranks = {item.subject.rank for item in early if item.subject.rank is not None}
-    return sorted(ranks) if waits and len(ranks) == 1 else []
-
-
 def _by_own_error(scene: Scene, file: tuple[str, str]) -> int:
     """Of the processes in the launcher's table, those that ended by themselves and do not say that they lost a peer."""
     table = [item for item in scene.named(_TABLE) if _file(item.episode.first)[1] == file[1]]
-    ended = sum(item.episode.attributes.get("exitcode") in _OWN_END for item in table)
+    ended = sum(item.episode.attributes.get("exitcode") in OWN_END for item in table)
     return ended - sum(item.episode.count for item in scene.named(*_LOST_A_PEER) if _file(item.episode.first) == file)
 
 

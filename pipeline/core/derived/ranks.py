@@ -1,6 +1,6 @@
 """Whom reports name, and who is out of step with the others."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,6 +8,7 @@ import msgspec
 
 from pipeline.core.chains import Resolved
 from pipeline.core.derived.scene import Changes, Scene, as_event
+from pipeline.core.episodes import process_group
 from pipeline.core.order import Place, canonical
 from schemas.records import Entity
 
@@ -64,13 +65,26 @@ def odd_of_statements(scene: Scene) -> Changes:
 
 
 def odd_of_waiters(scene: Scene) -> Changes:
-    """The one rank that waits in another collective than all others, which agree."""
-    first: dict[int, tuple[Place | Start, Resolved]] = {}
+    """The one rank of a process group that waits in another collective than all others of it, which agree.
+
+    Not where it is known who fell silent: ranks that wait for it in several places are no mismatch.
+    """
+    if scene.silent is not None:
+        return
+    groups: dict[str, list[Resolved]] = defaultdict(list)
     for item in scene.named("nccl.watchdog.timeout"):
         if item.episode.attributes.get("seq", "").isdecimal():
-            for rank, begun in _begun(item):
-                if rank not in first or begun < first[rank][0]:
-                    first[rank] = begun, item
+            groups[process_group(item.episode.first)].append(item)
+    for items in groups.values():
+        yield from _odd_of(scene, items)
+
+
+def _odd_of(scene: Scene, items: list[Resolved]) -> Changes:
+    first: dict[int, tuple[Place | Start, Resolved]] = {}
+    for item in items:
+        for rank, begun in _begun(item):
+            if rank not in first or begun < first[rank][0]:
+                first[rank] = begun, item
     waits = {rank: _signature(item) for rank, (_, item) in first.items()}
     counts = Counter(waits.values())
     if len(counts) != 2 or len(waits) < 3 or min(counts.values()) != 1:
@@ -109,12 +123,6 @@ def noticed(scene: Scene) -> Changes:
         printer, subject = item.episode.first.printer, item.subject
         if subject.node is None or subject.node == printer.node or subject.rank is not None:
             yield id(item), [Resolved(episode=item.episode, subject=Entity())]
-
-
-def unheard_of(reporters: set[int | None]) -> list[int]:
-    """Rank 0 where each of ranks 1 to n reports a stall and it does not: a job of any size has a rank 0."""
-    wanted = set(range(1, len(reporters) + 1))
-    return [0] if len(reporters) > 1 and reporters == wanted else []
 
 
 def _numbers(text: str) -> list[int]:

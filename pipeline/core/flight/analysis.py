@@ -87,12 +87,15 @@ def analyse(states: Iterable[RankState]) -> Findings:
     circle = [] if stuck_ranks or awaited else _circle(waits)
     among = set(stuck_ranks) - {one.rank for one in stuck}
     groups = table.stalled_groups()
+    mismatches = first_mismatches(table.members, groups)
+    # Where ranks differ that all are there, who is not there is not needed to explain it.
+    is_told = bool(stuck) or any(mismatch.odd for mismatch in mismatches)
     return Findings(
         ranks=sorted(by_rank), missing=missing, stuck=stuck,
-        awaited=[] if stuck or len(missing) * 2 > len(table.expected) else awaited, circle=circle,
+        awaited=[] if is_told or len(missing) * 2 > len(table.expected) else awaited, circle=circle,
         waiting=[waits[rank] for rank in sorted(waits)],
         together=_together(table, sorted(among) if among or waits else table.stalled),
-        mismatches=first_mismatches(table.members, groups),
+        mismatches=mismatches,
         crossed=None if stuck or awaited or circle else first_crossed(table.heads()),
         groups=[view for key in groups if (view := _view(table, key)) is not None],
     )  # fmt: skip

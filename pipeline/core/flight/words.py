@@ -69,8 +69,11 @@ def missing_said(found: Findings) -> tuple[str, str]:
     """Ranks of which no dump is there, for which others wait."""
     ranks, awaited = found.awaited, set(found.awaited)
     waiting = ranks_text([wait.rank for wait in found.waiting if not awaited.isdisjoint(wait.on)]).lower()
-    said = f"{ranks_text(ranks)} left no flight-recorder dump, and {waiting} waited for {_it(ranks)}."
-    return said, "the log of that rank and the kernel log of its node would decide: a process that died dumps nothing"
+    said = f"Of {ranks_text(ranks).lower()} there is no flight-recorder dump, and {waiting} waited for {_it(ranks)}."
+    return said, (
+        "a process that died dumps nothing, and a dump that was not collected is missing too: the log of that rank and "
+        "the kernel log of its node would decide"
+    )
 
 
 def circle_said(found: Findings) -> tuple[str, str]:

@@ -1,0 +1,151 @@
+"""Who fell silent: the ranks for which all others waited in vain. Decided here only. Pure.
+
+The dumps of the flight recorder say most; then who does not report what all others report, whose marks of progress
+stopped first, and whom a launcher saw end. Who reports that it waited did not fall silent, and neither did who lost a
+peer before it ended: that peer did.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from pipeline.core.chains import Resolved
+from pipeline.core.conclusion import Reported
+from pipeline.core.derived.launcher import OWN_END
+from pipeline.core.marks import MARKS, writer_of
+from pipeline.core.order import Stamped, order
+from pipeline.core.placement import PlacementMap
+from pipeline.core.progress_marks import Stall
+from pipeline.core.signs import LOST_A_PEER, OF_OTHERS, REPORTS, STOPPED, WAITERS
+from schemas.records import Event
+
+_FAILED: Final = "elastic.failed"
+
+
+def fell_silent(
+    items: Sequence[Resolved], placement: PlacementMap, reported: Reported, shown: Sequence[int]
+) -> list[int]:
+    """The ranks that fell silent, as far as anything says. `shown`: by the dumps of the others."""
+    waits = [item for item in items if item.episode.name in WAITERS]
+    found = list(shown) or _unreported(items, waits, placement, reported)
+    return found or _stopped_first(items, reported.stall) or _ended_first(items, waits)
+
+
+def reporters(items: Iterable[Resolved]) -> set[int]:
+    """The ranks that say themselves that they waited."""
+    return {rank for item in items if item.episode.name in REPORTS for rank in item.ranks}
+
+
+# --- by who does not report -----------------------------------------------------------------------------------------
+
+
+def _unreported(
+    items: Sequence[Resolved], waits: Sequence[Resolved], placement: PlacementMap, reported: Reported
+) -> list[int]:
+    """Ranks that are known, whose logs were read past the window, and that did not report what the others report."""
+    waits = [item for item in waits if item.ranks]
+    known = set(placement.ranks)
+    if not waits:
+        return []
+    if placement.world_size is None and reported.all_ended:
+        return _unheard_of(items)
+    if placement.world_size is None or len(known) < placement.world_size:
+        return []
+    silent = sorted(known.difference(*(item.ranks for item in waits)) & _heard(items))
+    # Whom the launcher stopped fell silent for that; before anybody gave up waiting, for the failure of a neighbour.
+    stops = [item for item in items if item.episode.name in STOPPED and item.ranks]
+    early = [s for s in stops if all(order(s.episode.first, wait.episode.first) == "before" for wait in waits)]
+    silent = [rank for rank in silent if not any(rank in item.ranks for item in early)]
+    stopped = {rank for item in stops for rank in item.ranks}
+    silent = [rank for rank in silent if rank not in stopped] or silent
+    silent = [rank for rank in silent if not _lost_a_peer(items, rank, [wait.episode.first for wait in waits])]
+    if not silent or len(silent) * 2 > len(known):
+        return []
+    window_ns = max(item.episode.end_ns for item in waits)
+    unread = [
+        rank
+        for rank in silent
+        if not reported.all_ended and reported.through_ns.get(placement.ranks[rank].node or "", 0) < window_ns
+    ]
+    return [] if unread else silent
+
+
+def _unheard_of(items: Iterable[Resolved]) -> list[int]:
+    """Rank 0 where each of ranks 1 to n reports a stall and it does not: a job of any size has a rank 0.
+
+    Only where something of it would be there: a line of its own, or one file of all who report. A log that nobody
+    collected is silent too.
+    """
+    items = list(items)
+    ranks = reporters(items)
+    if len(ranks) < 2 or ranks != set(range(1, len(ranks) + 1)):
+        return []
+    files = {(line.writer, line.source) for item in items if item.episode.name in REPORTS for line in _lines(item)}
+    return [0] if len(files) == 1 or 0 in _heard(items) else []
+
+
+def _heard(items: Iterable[Resolved]) -> set[int]:
+    """The ranks of which a line of their own was read: of the others nobody knows whether they said anything."""
+    own = (item for item in items if not item.episode.name.startswith(OF_OTHERS))
+    return {rank for item in own if item.episode.first.source_kind == "application" for rank in item.ranks}
+
+
+def _lost_a_peer(items: Iterable[Resolved], rank: int, ends: Sequence[Event]) -> bool:
+    """Whether a rank says that it lost another one, before any of these lines for certain."""
+    said = [line for item in items if item.episode.name in LOST_A_PEER for line in lines_of(item, rank)]
+    return any(all(order(line, end) == "before" for end in ends) for line in said)
+
+
+# --- by marks of progress -------------------------------------------------------------------------------------------
+
+
+def _stopped_first(items: Iterable[Resolved], stall: Stall | None) -> list[int]:
+    """Ranks whose marks stopped before those of all others, but for those that report that they wait."""
+    if stall is None or not stall.stopped_first:
+        return []
+    items = list(items)
+    waiting = reporters(items)
+    # A rank may print marks of several kinds, and in several places: the last one of all counts.
+    newest: dict[int, tuple[int, bool]] = {}
+    for item in items:
+        rank, last = item.subject.rank, item.episode.last or item.episode.first
+        if rank is not None and item.episode.name in MARKS and last.aligned_time_unix_nano is not None:
+            mark = (last.aligned_time_unix_nano, writer_of(last) in stall.stopped_first)
+            newest[rank] = max(newest.get(rank, mark), mark)
+    return sorted(rank for rank, (_, is_first) in newest.items() if is_first and rank not in waiting)
+
+
+# --- by a launcher --------------------------------------------------------------------------------------------------
+
+
+def _ended_first(items: Sequence[Resolved], waits: Sequence[Resolved]) -> list[int]:
+    """The one rank that a launcher saw end by itself before anybody gave up waiting, and that had lost no peer."""
+    ends = [item for item in items if item.episode.name == _FAILED and item.subject.rank is not None]
+    ends = [item for item in ends if item.episode.attributes.get("exitcode") in OWN_END]
+    early = [item for item in ends if all(order(item.episode.first, wait.episode.first) == "before" for wait in waits)]
+    ranks = {item.subject.rank for item in early if item.subject.rank is not None}
+    if not waits or len(ranks) != 1:
+        return []
+    (rank,) = ranks
+    return [] if _was_left(items, rank, early) else [rank]
+
+
+def _was_left(items: Iterable[Resolved], rank: int, ends: Iterable[Resolved]) -> bool:
+    """Whether a rank that ended says that it lost another one, unless it says so of what came after its end."""
+    said = [line for item in items if item.episode.name in LOST_A_PEER for line in lines_of(item, rank)]
+    return any(order(line, end.episode.first) != "after" for line in said for end in ends)
+
+
+# --- the lines of an item -------------------------------------------------------------------------------------------
+
+
+def lines_of(item: Resolved, rank: int) -> list[Stamped]:
+    """The first line of a rank."""
+    if not item.episode.crowd:
+        return [item.episode.first] if item.subject.rank == rank else []
+    member = item.episode.crowd.get(str(rank))
+    return [] if member is None else [member]
+
+
+def _lines(item: Resolved) -> Collection[Stamped]:
+    """The first line of everybody who printed it."""
+    return item.episode.crowd.values() or [item.episode.first]
