@@ -72,15 +72,30 @@ def _unreported(
 def _unheard_of(items: Iterable[Resolved]) -> list[int]:
     """Rank 0 where each of ranks 1 to n reports a stall and it does not: a job of any size has a rank 0.
 
-    Only where something of it would be there: a line of its own, or one file of all who report. A log that nobody
-    collected is silent too.
+    Only where something of it would be there: a line of its own, or of the process before rank 1 on its node, or one
+    file of all who report. A log that nobody collected is silent too.
     """
     items = list(items)
     ranks = reporters(items)
     if len(ranks) < 2 or ranks != set(range(1, len(ranks) + 1)):
         return []
     files = {(line.writer, line.source) for item in items if item.episode.name in REPORTS for line in _lines(item)}
-    return [0] if len(files) == 1 or 0 in _heard(items) else []
+    return [0] if len(files) == 1 or 0 in _heard(items) or _is_beside_rank_1(items) else []
+
+
+def _is_beside_rank_1(items: Iterable[Resolved]) -> bool:
+    """Whether the file of rank 1 has lines of the first and of the second process of a node: launchers number the ranks
+    of a node in a row, so the first of them is rank 0.
+    """
+    places: dict[int | None, set[tuple[str, str]]] = {0: set(), 1: set()}
+    reports: set[tuple[str, str]] = set()
+    for item in items:
+        event = item.episode.first
+        if event.source_kind == "application":
+            places.setdefault(event.subject.local_rank, set()).add((event.writer, event.source))
+        if item.episode.name in REPORTS:
+            reports |= {(line.writer, line.source) for line in lines_of(item, 1)}
+    return bool(places[0] & places[1] & reports)
 
 
 def _heard(items: Iterable[Resolved]) -> set[int]:

@@ -1,5 +1,6 @@
 """Which rank stopped, where no line says why."""
 
+import msgspec
 import pytest
 
 from schemas.records import Event
@@ -89,3 +90,17 @@ def test_where_each_rank_has_a_file_rank_0_is_missed_only_if_it_is_there(own: li
     said = [event("train.step", source=f"rank{rank}", rank=rank, role="context") for rank in own]
     incident = concluded(*said, *(_reports(rank, f"rank{rank}") for rank in (1, 2, 3)))
     assert [culprit.rank for culprit in incident.culprits] == silent
+
+
+@pytest.mark.parametrize(("locals_printed", "named"), [((0, 1), [0]), ((1,), []), ((0,), [])])
+def test_rank_0_is_the_process_before_rank_1_in_the_file_of_its_node(
+    locals_printed: tuple[int, ...], named: list[int]
+) -> None:
+    waits = [waited(rank, node) for rank, node in ((1, "alpha"), (2, "beta"), (3, "beta"))]
+    waits = [msgspec.structs.replace(one, source=f"{one.node}.log") for one in waits]
+    said = [
+        event("train.step", node="alpha", source="alpha.log", offset=local, local_rank=local, role="context")
+        for local in locals_printed
+    ]
+    incident = concluded(*waits, *said)
+    assert [culprit.rank for culprit in incident.culprits] == named
