@@ -398,8 +398,8 @@ def _between(items: list[Resolved]) -> Entity:
     return Entity(link=BETWEEN.join(sorted((here, there)))) if here and there else Entity()
 
 
-# Whom a launcher stops did nothing.
-_OF_STOPPED: Final = ("elastic.terminate", "elastic.kill")
+# What a launcher does to ranks that did not fail.
+STOPPED: Final = frozenset(("elastic.terminate", "elastic.kill"))
 # What names a node; the rest of an entity names something on it.
 _OF_NODES: Final = ("node", "machine_id", "switch", "nvlink_domain")
 _FIELDS: Final = Entity.__struct_fields__
@@ -409,7 +409,7 @@ def _only_one(items: list[Resolved], *, heard: bool) -> Entity:
     """Of what concerns the whole job: what the lines agree on that name another node than that of who printed them.
     Else, where all of the job was read, what all agree on that name anybody: it did not happen elsewhere.
     """
-    items = [item for item in items if item.episode.name not in _OF_STOPPED]
+    items = [item for item in items if item.episode.name not in STOPPED]
     told = [item.subject for item in items if _tells_of_another(item.episode.first)]
     if told or not heard:
         return _agreed(told)
@@ -440,7 +440,7 @@ def _of_node(items: list[Resolved]) -> Entity:
     a fault of the node is not at fault for it.
     """
     said: dict[str, list[object]] = defaultdict(list)
-    for item in (item for item in items if item.episode.name not in _OF_STOPPED):
+    for item in (item for item in items if item.episode.name not in STOPPED):
         beyond = _beyond_printer(item)
         for name in _FIELDS:
             value = getattr(item.subject if name in _OF_NODES else beyond, name)

@@ -104,7 +104,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         edges=_edges(groups, conclusion),
         blast_radius=_blast_radius(conclusion, frame),
         suppressed=_suppressed(groups, conclusion),
-        explanation=_explanation(conclusion, frame),
+        explanation=_explanation(conclusion, frame, culprits),
         action=_action(rule, culprits),
         recovery=_recovery(conclusion, frame, root, last.end_ns if last else None),
         coverage=frame.coverage,
@@ -352,8 +352,7 @@ def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
     )
 
 
-def _explanation(conclusion: Conclusion, frame: Frame) -> str:
-    culprits = [_culprit(e, 0.0) for e in conclusion.culprits]
+def _explanation(conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) -> str:
     if conclusion.rule is not None:
         # Numbers come from a comparison, not from a line: they hold no braces.
         numbers = conclusion.root_item.episode.attributes.get("numbers", "")

@@ -21,8 +21,7 @@ REPORTS: Final = WAITERS | {"nccl.watchdog.work", "nccl.wait.timeout", "nccl.wat
 DURING: Final = STALLS | {"nccl.wait.timeout", "torch.abort.timeout", "nccl.watchdog.work"}
 # What a rank prints of the death of another one.
 SURVIVORS: Final = WAITERS | {"nccl.socket.closed", "gloo.closed", "gloo.reset"}
-# What a launcher does to ranks that did not fail, and lines by which somebody speaks of other ranks.
-STOPPED: Final = frozenset(("elastic.terminate", "elastic.kill"))
+# Lines by which somebody speaks of other ranks.
 OF_OTHERS: Final = ("elastic.", "slurm.", "launcher.", "placement.", "collective.", "torch.remote_error")
 # What a process prints of its own end, without saying what led to it.
 LAST_WORDS: Final = frozenset(("cuda.error", "nccl.cuda.failure", "python.exception", "process.abort"))

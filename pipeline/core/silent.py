@@ -8,14 +8,14 @@ peer before it ended: that peer did.
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from pipeline.core.chains import Resolved
+from pipeline.core.chains import STOPPED, Resolved
 from pipeline.core.conclusion import Reported
 from pipeline.core.derived.launcher import OWN_END
 from pipeline.core.marks import MARKS, writer_of
 from pipeline.core.order import Stamped, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.progress_marks import Stall
-from pipeline.core.signs import LOST_A_PEER, OF_OTHERS, REPORTS, STOPPED, WAITERS
+from pipeline.core.signs import LOST_A_PEER, OF_OTHERS, REPORTS, WAITERS
 from schemas.records import Event
 
 _FAILED: Final = "elastic.failed"
@@ -106,8 +106,7 @@ def _heard(items: Iterable[Resolved]) -> set[int]:
 
 def _lost_a_peer(items: Iterable[Resolved], rank: int, ends: Sequence[Event]) -> bool:
     """Whether a rank says that it lost another one, before any of these lines for certain."""
-    said = [line for item in items if item.episode.name in LOST_A_PEER for line in lines_of(item, rank)]
-    return any(all(order(line, end) == "before" for end in ends) for line in said)
+    return any(all(order(line, end) == "before" for end in ends) for line in _losses(items, rank))
 
 
 # --- by marks of progress -------------------------------------------------------------------------------------------
@@ -146,8 +145,7 @@ def _ended_first(items: Sequence[Resolved], waits: Sequence[Resolved]) -> list[i
 
 def _was_left(items: Iterable[Resolved], rank: int, ends: Iterable[Resolved]) -> bool:
     """Whether a rank that ended says that it lost another one, unless it says so of what came after its end."""
-    said = [line for item in items if item.episode.name in LOST_A_PEER for line in lines_of(item, rank)]
-    return any(order(line, end.episode.first) != "after" for line in said for end in ends)
+    return any(order(line, end.episode.first) != "after" for line in _losses(items, rank) for end in ends)
 
 
 # --- the lines of an item -------------------------------------------------------------------------------------------
@@ -159,6 +157,11 @@ def lines_of(item: Resolved, rank: int) -> list[Stamped]:
         return [item.episode.first] if item.subject.rank == rank else []
     member = item.episode.crowd.get(str(rank))
     return [] if member is None else [member]
+
+
+def _losses(items: Iterable[Resolved], rank: int) -> list[Stamped]:
+    """The lines in which a rank says that it lost another one."""
+    return [line for item in items if item.episode.name in LOST_A_PEER for line in lines_of(item, rank)]
 
 
 def _lines(item: Resolved) -> Collection[Stamped]:

@@ -11,7 +11,7 @@ from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
 from pipeline.core.raised import CUDA
 from pipeline.core.signs import LAST_WORDS
-from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of, stopped
+from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of
 from schemas.records import Entity
 
 # What is said of a process that is gone, and what would decide it.
@@ -41,8 +41,7 @@ def unknown(
     flight: FlightEvidence,
 ) -> Conclusion:
     """No cause found: the rank that fell silent where the evidence shows one, else nobody."""
-    stalled = stopped(items)
-    first = min([*failures, *stalled], key=lambda item: canonical(item.episode.first))
+    first = min(failures, key=lambda item: canonical(item.episode.first))
     steps = [Step(item=first, role="symptom")]
     for item in items:
         last_word = bool(item.ranks & set(silent)) and item.episode.name in LAST_WORDS
