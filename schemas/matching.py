@@ -33,6 +33,7 @@ COMMON_WORDS: Final = frozenset(
 )
 # Colours and the escapes of JSON, logfmt and rsyslog glue letters to the words of what they wrap.
 HIDING: Final = (b"\x1b", b'{"', b'msg="', b"#01", b"#03")
+_DIGITS: Final = b"0123456789"
 _WORD_BYTES: Final = bytes(b if chr(b).isalnum() or b == 0x5F or b > 0x7F else 0x20 for b in range(256))
 
 
@@ -133,7 +134,7 @@ def digit_groups(pattern: re.Pattern[str]) -> frozenset[str]:
 
 def needs_of(pattern: re.Pattern[str]) -> list[frozenset[str]]:
     """Literals that a text must have for the pattern to match: of each set at least one."""
-    return _needs(_parser.parse(pattern.pattern, pattern.flags))
+    return [] if pattern.flags & re.IGNORECASE else _needs(_parser.parse(pattern.pattern, pattern.flags))
 
 
 def _needs(items: Iterable[Any]) -> list[frozenset[str]]:
@@ -145,16 +146,20 @@ def _needs(items: Iterable[Any]) -> list[frozenset[str]]:
         if run:
             needs.append(frozenset((run,)))
             run = ""
-        if operator is _constants.SUBPATTERN:
+        if operator is _constants.SUBPATTERN and not argument[1] & re.IGNORECASE:
             needs += _needs(argument[3])
         elif operator is _constants.MAX_REPEAT and argument[0] > 0:
             needs += _needs(argument[2])
         elif operator is _constants.BRANCH:
             branches = [_needs(branch) for branch in argument[1]]
             if all(branches):
-                # Of each branch its longest literal will do.
-                needs.append(frozenset(max((min(x, key=len) for x in branch), key=len) for branch in branches))
+                # Of each branch the one need that says most will do.
+                needs.append(frozenset().union(*(max(branch, key=_least) for branch in branches)))
     return needs
+
+
+def _least(literals: frozenset[str]) -> int:
+    return min(map(len, literals))
 
 
 def words(text: str) -> list[bytes]:
@@ -177,7 +182,7 @@ def key_of(hint: str) -> bytes:
 
 def without_digits(text: str) -> str:
     """A text with its ASCII digits taken out."""
-    return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789").decode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass").translate(None, _DIGITS).decode("utf-8", "surrogatepass")
 
 
 class HintIndex:
@@ -203,8 +208,11 @@ class HintIndex:
         self._keys = frozenset(by_key)
         self._parts = [(part.encode(), numbers) for part, numbers in inside.items()]
         self.hints = frozenset(hint for hint, _ in hints) | frozenset(inside)
-        self._shapes = [(_shape_words(key_of(text)), without_digits(text), at) for text, at in entries.items()]
-        self._shapes += [(frozenset(), without_digits(text), at) for text, at in inside.items()]
+        # By key without its digits; what has none may be in every shape.
+        self._shapes: dict[bytes, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+        for text, at in entries.items():
+            self._shapes[key_of(text).translate(None, _DIGITS)].append((without_digits(text), at))
+        self._shapes[b""] += [(without_digits(text), at) for text, at in inside.items()]
 
     def look(self, text: str) -> int:
         """0 where no hint is in the text (that is sure for text with its prefixes on), 2 where one of a head may be."""
@@ -233,16 +241,12 @@ class HintIndex:
 
     def candidates_of_shape(self, shape: str) -> list[int]:
         """Numbers of all entries with a hint in any text that is `shape` once its digits are taken out, and more."""
-        numbers, found = set[int](), _shape_words(shape.encode("utf-8", "surrogatepass"))
-        for key, literal, entries in self._shapes:
-            if key <= found and literal in shape:
-                numbers.update(entries)
+        numbers = set[int]()
+        for key in (b"", *self._shapes.keys() & set(words(shape))):
+            for literal, entries in self._shapes[key]:
+                if literal in shape:
+                    numbers.update(entries)
         return sorted(numbers)
-
-
-def _shape_words(text: bytes) -> frozenset[bytes]:
-    """The words of a text without its digits."""
-    return frozenset(text.translate(_WORD_BYTES, b"0123456789").split())
 
 
 def is_hiding(data: bytes) -> bool:

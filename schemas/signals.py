@@ -260,6 +260,12 @@ def _worth_of(signal: Signal) -> Worth:
     return Worth.CONTEXT if roles <= {"context", "noise"} and not signal.by_table else Worth.FAULT
 
 
+def _needs_in_bytes(where: str, signal: Signal) -> list[list[list[bytes]]]:
+    """For each pattern of a signal sets of literals; of each set one is in every line that the pattern fits."""
+    patterns = (compile_pattern(where, pattern) for pattern in signal.patterns)
+    return [[[literal.encode() for literal in one_of] for one_of in needs_of(pattern)] for pattern in patterns]
+
+
 def _of_head(line: bytes) -> Worth:
     return Worth.HEAD if opens(line) else Worth.NOTHING
 
@@ -289,6 +295,7 @@ class SignalSet:
         )
         self.opening_hints = frozenset(opening_hints())
         self._worths = [_worth_of(signal) for signal in self.signals]
+        self._needs: dict[int, list[list[list[bytes]]]] = {}
         others = [signal for signal in self.signals if _worth_of(signal) > Worth.MARK]
         self.line_hints = frozenset(hint for signal in others for hint in (*signal.hints, *signal.parts))
         marks = [signal for signal in self.signals if _worth_of(signal) == Worth.MARK]
@@ -320,8 +327,19 @@ class SignalSet:
             return Worth.CONTEXT
         worth = Worth.NOTHING
         for number in self._index.candidates(line):
-            worth = max(worth, self._worths[number] if number < len(self.signals) else _of_head(line))
+            one = self._worths[number] if number < len(self.signals) else _of_head(line)
+            # A hint alone is no fault yet; it stays worth a look, as patterns rot.
+            if one == Worth.FAULT and worth < Worth.FAULT and not self._may_match(number, line):
+                one = Worth.CONTEXT
+            worth = max(worth, one)
         return worth
+
+    def _may_match(self, number: int, line: bytes) -> bool:
+        """Whether a line has all that one of the signal's patterns cannot do without."""
+        needs = self._needs.get(number)
+        if needs is None:
+            needs = self._needs[number] = _needs_in_bytes(self._places[number], self.signals[number])
+        return any(all(any(literal in line for literal in one_of) for one_of in pattern) for pattern in needs)
 
     def match(self, body: str) -> Match | None:
         """What a body means, or None. Takes the text after prefixes and stamps (`pipeline.core.parse`)."""

@@ -33,7 +33,7 @@ def with_companions(
     """The steps and what stands beside them. `speaks_for_job`: others' lines of the failure belong to it."""
     told = list(steps)
     taken = {id(one.item) for one in steps}
-    free = [item for item in items if id(item) not in taken]
+    free = [item for item in items if not _is_mark(item.episode.first) and id(item) not in taken]
     first = steps[root].item
     labels = {one.item.episode.first.label for one in steps if one.role in ("root", "cascade")}
     for one in steps:
@@ -69,10 +69,15 @@ def _first(limit: int, items: Iterable[Resolved]) -> list[Resolved]:
     return sorted(items, key=lambda item: canonical(item.episode.first))[:limit]
 
 
+def _is_mark(event: Event) -> bool:
+    """Whether a line says that all is well."""
+    return event.role == "noise" or event.name in _HEALTHY
+
+
 def _is_own(item: Resolved, root: Resolved, culprits: Sequence[Entity], labels: set[str]) -> bool:
     """Whether a line is of the culprit, and of the time and kind of its fault."""
     event = item.episode.first
-    if event.role == "noise" or event.name in _HEALTHY or not _is_near(root.episode.first, event):
+    if not _is_near(root.episode.first, event):
         return False
     pairs = [on_one_machine(culprit, root.episode.first, item) for culprit in culprits]
     if any(_is_same_part(culprit, subject) for culprit, subject in pairs):

@@ -37,14 +37,14 @@ class Heading(Struct, kw_only=True):
 
 def heading_of(parsed: ParsedLine, offset: int) -> Heading | None:
     """What the line begins for those behind it; None where it begins no traceback or does not say who writes it."""
+    if parsed.body.endswith(_TRACEBACK):
+        said = _said(parsed)
+        return Heading(said=said, offset=offset, node=parsed.node, pod=parsed.pod) if said else None
     spawned = _SPAWNED.fullmatch(parsed.body)
-    if spawned is not None:
-        said: dict[str, int | str] = {"local_rank": int(spawned["process"])}
-        return Heading(said=said, offset=offset, node=parsed.node, pod=parsed.pod, chained=True)
-    said = _said(parsed)
-    if not said or not parsed.body.endswith(_TRACEBACK):
+    if spawned is None:
         return None
-    return Heading(said=said, offset=offset, node=parsed.node, pod=parsed.pod)
+    said = {"local_rank": int(spawned["process"])}
+    return Heading(said=said, offset=offset, node=parsed.node, pod=parsed.pod, chained=True)
 
 
 def headed(parsed: ParsedLine, heading: Heading, offset: int) -> ParsedLine | None:

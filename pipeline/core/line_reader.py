@@ -31,7 +31,6 @@ _OCTAL: Final = "#0"
 _COUNT: Final = "[repeated"
 # Whether this is a prefix hangs on what stands far behind it; it is printed once by a process, at its end.
 _WHAT: Final = "what():"
-_ODD: Final = (_OCTAL, _COUNT, _WHAT)
 
 
 class _Plan(Struct):
@@ -65,7 +64,7 @@ class LineReader:
 
     def _taken_apart(self, text: str) -> tuple[ParsedLine, Candidates | None]:
         """A line without its prefixes, and the signals that can match it; None where its shape is not known yet."""
-        if len(text) > MAX_CHARACTERS or any(odd in text for odd in _ODD):
+        if len(text) > MAX_CHARACTERS or _OCTAL in text or _COUNT in text or _WHAT in text:
             return parse_line(text), None
         try:
             data = text.encode()

@@ -50,7 +50,8 @@ def phase_of(class_: str, episodes: Sequence[Episode], root: Event, waits: Itera
     """What the run was doing: what the class says, what had begun and not ended, what it waited in."""
     if class_ in _BY_CLASS:
         return _BY_CLASS[class_]
-    earlier = [e for e in episodes if order(root, e.last or e.first) != "before" or order(root, e.first) != "before"]
+    telling = (e for e in episodes if e.name in _SET_UP or _activity(e.first) is not None)
+    earlier = [e for e in telling if order(root, e.last or e.first) != "before" or order(root, e.first) != "before"]
     going_on = _going_on(earlier, root)
     if going_on is not None:
         return going_on
@@ -63,11 +64,9 @@ def phase_of(class_: str, episodes: Sequence[Episode], root: Event, waits: Itera
 
 def _going_on(episodes: Sequence[Episode], root: Event) -> Phase | None:
     """The activity of the last mark before the root, where that mark is no step."""
-    marks = [(canonical(event), event) for e in episodes for event in (e.first, e.last) if event is not None]
-    marks = [(place, event) for place, event in marks if place <= canonical(root) and _activity(event) is not None]
-    if not marks:
-        return None
-    found = _activity(max(marks, key=lambda mark: mark[0])[1])
+    marks = (event for e in episodes for event in (e.first, e.last) if event is not None and _activity(event))
+    last = max((event for event in marks if canonical(event) <= canonical(root)), key=canonical, default=None)
+    found = None if last is None else _activity(last)
     return found if found != "unknown" else None
 
 

@@ -26,8 +26,9 @@ def fell_silent(
 ) -> list[int]:
     """The ranks that fell silent, as far as anything says. `shown`: by the dumps of the others."""
     waits = [item for item in items if item.episode.name in WAITERS]
-    found = list(shown) or _unreported(items, waits, placement, reported)
-    return found or _stopped_first(items, reported.stall) or _ended_first(items, waits)
+    losses = [item for item in items if item.episode.name in LOST_A_PEER]
+    found = list(shown) or _unreported(items, waits, losses, placement, reported)
+    return found or _stopped_first(items, reported.stall) or _ended_first(items, waits, losses)
 
 
 def reporters(items: Iterable[Resolved]) -> set[int]:
@@ -39,8 +40,9 @@ def reporters(items: Iterable[Resolved]) -> set[int]:
 
 
 def _unreported(
-    items: Sequence[Resolved], waits: Sequence[Resolved], placement: PlacementMap, reported: Reported
-) -> list[int]:
+    items: Sequence[Resolved], waits: Sequence[Resolved], losses: Sequence[Resolved], placement: PlacementMap,
+    reported: Reported,
+) -> list[int]:  # fmt: skip
     """Ranks that are known, whose logs were read past the window, and that did not report what the others report."""
     waits = [item for item in waits if item.ranks]
     known = set(placement.ranks)
@@ -57,7 +59,7 @@ def _unreported(
     silent = [rank for rank in silent if not any(rank in item.ranks for item in early)]
     stopped = {rank for item in stops for rank in item.ranks}
     silent = [rank for rank in silent if rank not in stopped] or silent
-    silent = [rank for rank in silent if not _lost_a_peer(items, rank, [wait.episode.first for wait in waits])]
+    silent = [rank for rank in silent if not _lost_a_peer(losses, rank, [wait.episode.first for wait in waits])]
     if not silent or len(silent) * 2 > len(known):
         return []
     window_ns = max(item.episode.end_ns for item in waits)
@@ -104,9 +106,9 @@ def _heard(items: Iterable[Resolved]) -> set[int]:
     return {rank for item in own if item.episode.first.source_kind == "application" for rank in item.ranks}
 
 
-def _lost_a_peer(items: Iterable[Resolved], rank: int, ends: Sequence[Event]) -> bool:
+def _lost_a_peer(losses: Iterable[Resolved], rank: int, ends: Sequence[Event]) -> bool:
     """Whether a rank says that it lost another one, before any of these lines for certain."""
-    return any(all(order(line, end) == "before" for end in ends) for line in _losses(items, rank))
+    return any(all(order(line, end) == "before" for end in ends) for item in losses for line in lines_of(item, rank))
 
 
 # --- by marks of progress -------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ def _stopped_first(items: Iterable[Resolved], stall: Stall | None) -> list[int]:
 # --- by a launcher --------------------------------------------------------------------------------------------------
 
 
-def _ended_first(items: Sequence[Resolved], waits: Sequence[Resolved]) -> list[int]:
+def _ended_first(items: Sequence[Resolved], waits: Sequence[Resolved], losses: Sequence[Resolved]) -> list[int]:
     """The one rank that a launcher saw end by itself before anybody gave up waiting, and that had lost no peer."""
     ends = [item for item in items if item.episode.name == _FAILED and item.subject.rank is not None]
     ends = [item for item in ends if item.episode.attributes.get("exitcode") in OWN_END]
@@ -140,12 +142,13 @@ def _ended_first(items: Sequence[Resolved], waits: Sequence[Resolved]) -> list[i
     if not waits or len(ranks) != 1:
         return []
     (rank,) = ranks
-    return [] if _was_left(items, rank, early) else [rank]
+    return [] if _was_left(losses, rank, early) else [rank]
 
 
-def _was_left(items: Iterable[Resolved], rank: int, ends: Iterable[Resolved]) -> bool:
+def _was_left(losses: Iterable[Resolved], rank: int, ends: Sequence[Resolved]) -> bool:
     """Whether a rank that ended says that it lost another one, unless it says so of what came after its end."""
-    return any(order(line, end.episode.first) != "after" for line in _losses(items, rank) for end in ends)
+    said = (line for item in losses for line in lines_of(item, rank))
+    return any(order(line, end.episode.first) != "after" for line in said for end in ends)
 
 
 # --- the lines of an item -------------------------------------------------------------------------------------------
@@ -157,11 +160,6 @@ def lines_of(item: Resolved, rank: int) -> list[Stamped]:
         return [item.episode.first] if item.subject.rank == rank else []
     member = item.episode.crowd.get(str(rank))
     return [] if member is None else [member]
-
-
-def _losses(items: Iterable[Resolved], rank: int) -> list[Stamped]:
-    """The lines in which a rank says that it lost another one."""
-    return [line for item in items if item.episode.name in LOST_A_PEER for line in lines_of(item, rank)]
 
 
 def _lines(item: Resolved) -> Collection[Stamped]:

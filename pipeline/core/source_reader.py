@@ -340,7 +340,7 @@ class SourceReader:
             fold.count += parsed.count or 1
             fold.until_ns = max(fold.until_ns, when.aligned_ns or 0)
             return
-        event = self._build(statement, when)
+        event = self._build(statement, when, subject, printer)
         if fold is not None:
             self._fold_last(fold.place, event)
             return
@@ -379,7 +379,8 @@ class SourceReader:
             return
         self._near[match.attributes["signal"]] = len(self._events)
         when = own or times.unstamped(line, self._memory.since, self._clock_node(parsed), self._batch)
-        event = self._build(Statement(line, parsed, match, match.attributes["signal"]), when)
+        statement = Statement(line, parsed, match, match.attributes["signal"])
+        event = self._build(statement, when, *self._speakers.of(parsed, match.subject))
         self._events.append((self._memory.job, msgspec.structs.replace(event, alerts=False)))
 
     def _said_at(self, line: RawLine, parsed: ParsedLine, match: Match) -> When | None:
@@ -399,10 +400,9 @@ class SourceReader:
             return statement
         return statement._replace(parsed=msgspec.structs.replace(statement.parsed, **missing))
 
-    def _build(self, statement: Statement, when: When) -> Event:
+    def _build(self, statement: Statement, when: When, subject: Entity, printer: Printer) -> Event:
         batch = self._batch
         line, parsed, match, identity = statement
-        subject, printer = self._speakers.of(parsed, match.subject)
         cut = line.truncated or len(parsed.body) > BODY_CHARACTERS
         body = parsed.body[:BODY_CHARACTERS] + (CUT_MARK if cut else "")
         return Event(

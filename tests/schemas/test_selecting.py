@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import selecting, signals
-from schemas.matching import load_prefixes
+from schemas.matching import load_prefixes, needs_of
 from schemas.selecting import NEAR_END_BYTES, NEAR_LINE_BYTES, selector
 from schemas.signals import Worth
 
@@ -61,6 +61,36 @@ def test_no_line_that_a_signal_would_match_is_left_out(signal: signals.Signal) -
         for prefix in ("", "[rank3]: ", "2026-03-04T05:06:07.000001+00:00 gpu03 kernel: "):
             worth = SIGNALS.worth((prefix + example.line).encode())
             assert worth != Worth.NOTHING or signal.role == "noise"
+
+
+@pytest.mark.parametrize("signal", SIGNALS.signals, ids=lambda signal: signal.id)
+def test_what_a_pattern_cannot_do_without_is_in_every_line_that_it_fits(signal: signals.Signal) -> None:
+    for text in (*signal.patterns, *signal.details):
+        pattern = re.compile(text, re.ASCII)
+        for example in signal.matches:
+            if pattern.search(example.line):
+                assert all(any(one in example.line for one in needed) for needed in needs_of(pattern)), pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "needs"),
+    [
+        ("one (?:and|some (?:more|less))", [{"one "}, {"and", "some "}]),
+        ("(?:(?:ab|cdef)x|yy)", [{"ab", "cdef", "yy"}]),
+        ("(?:(?:abc|def)|gh[0-9])", [{"abc", "def", "gh"}]),
+        ("(?i)failed", []),
+        ("at (?i:lost) once", [{"at "}, {" once"}]),
+        ("(?:perhaps)? surely", [{" surely"}]),
+    ],
+)
+def test_needs_of_a_pattern(pattern: str, needs: list[set[str]]) -> None:
+    assert needs_of(re.compile(pattern)) == needs
+
+
+def test_a_line_with_a_hint_that_no_pattern_can_fit_is_read_and_is_no_fault() -> None:
+    line = b"kernel: watchdog: NMI watchdog: Enabled. Permanently consumes one hw-PMU counter."
+    assert SIGNALS.worth(line) == Worth.CONTEXT
+    assert SIGNALS.worth(b"kernel: watchdog: BUG: soft lockup - CPU#7 stuck for 23s! [python3:411]") == Worth.FAULT
 
 
 def test_of_many_marks_of_progress_those_near_the_ends_and_before_a_line_that_means_more_are_kept() -> None:
