@@ -7,13 +7,14 @@ its sources carry from line to line, which jobs run there and since when, and th
 
 from collections.abc import Iterable
 from typing import Final
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct, field
 
 from pipeline.core import keys, times
 from pipeline.core.annotations import events_of
-from pipeline.core.here import Here
+from pipeline.core.here import Here, JobHere
 from pipeline.core.outputs import Output
 from pipeline.core.source_reader import Pass, SourceMemory, SourceReader
 from schemas import topics
@@ -37,6 +38,10 @@ from schemas.vocabulary import SourceState
 REST_NS: Final = 5 * times.SECOND_NS
 # Broker time after which a silent source is forgotten: files of pods have new names every time.
 FORGET_SOURCE_NS: Final = 7 * times.DAY_NS
+# How far a node was read is known every second. A job of thousands of nodes is told of so many of them in a second, and
+# of each after so long at most (broker time), but for what changes more than that.
+TOLD_IN_A_SECOND: Final = 100
+TELL_AT_LEAST_NS: Final = 10 * times.SECOND_NS
 
 
 class NodeState(Struct, kw_only=True):
@@ -54,6 +59,7 @@ class NodeState(Struct, kw_only=True):
     speaks_of_itself: bool = False
     last: RawBatch | None = None
     progress: Progress | None = None
+    passed: NodeProgress | None = None
 
 
 class NodeFold:
@@ -212,8 +218,26 @@ class NodeFold:
         reporting = (source.attributes.get("node", progress.reporter) for source in progress.sources)
         state.speaks_of_itself = state.speaks_of_itself or progress.reporter in reporting
         rest = self._rest(progress, now_ns)
-        wanted = [*state.here.jobs, *state.node_keys]
-        return [*rest, *self._node_progress(progress, wanted, now_ns), *self._close(now_ns)]
+        said, before = self._passed_on(progress, now_ns), state.passed
+        if before is None or _but_for_time(before) != _but_for_time(said):
+            wanted = list(state.here.jobs)
+        else:
+            wanted = [key for key, job in state.here.jobs.items() if self._is_due(job, progress.reporter, now_ns)]
+        state.passed = said
+        for key in wanted:
+            state.here.jobs[key].passed_ns = now_ns
+        return [*rest, *_to_each(said, [*wanted, *state.node_keys]), *self._close(now_ns)]
+
+    def _is_due(self, job: JobHere, reporter: str, now_ns: int) -> bool:
+        """Whether a job is told again how far the node was read. Each node of a large job has its own moment."""
+        spans = [s for s in self._state.spans.values() if (s.job_id, s.attempt) == (job.job_id, job.attempt)]
+        world = max((span.world_size or 0 for span in spans), default=0)
+        nodes = world // max(1, len({span.rank for span in spans}))
+        pause_ns = min(nodes * times.SECOND_NS // TOLD_IN_A_SECOND, TELL_AT_LEAST_NS)
+        if pause_ns <= times.SECOND_NS:
+            return True
+        shift_ns = crc32(reporter.encode()) * times.SECOND_NS % pause_ns
+        return (now_ns + shift_ns) // pause_ns > (job.passed_ns + shift_ns) // pause_ns
 
     def _rest(self, progress: Progress, now_ns: int) -> list[Output]:
         """What the last lines of files began: once nothing more of it has come for a while."""
@@ -234,8 +258,12 @@ class NodeFold:
         return [*late, *(self._publish_placement(state.last) if out.placed else [])]
 
     def _node_progress(self, progress: Progress, wanted: list[str], now_ns: int) -> list[Output]:
+        return _to_each(self._passed_on(progress, now_ns), wanted)
+
+    def _passed_on(self, progress: Progress, now_ns: int) -> NodeProgress:
+        """How far the node was read, as its jobs hear it."""
         fault = self._state.clock_fault
-        record = NodeProgress(
+        return NodeProgress(
             run=progress.run, run_id=progress.run_id, cluster=progress.cluster, reporter=progress.reporter, job_key="",
             node=progress.reporter if self._state.speaks_of_itself else "",
             # A source's claimed time never moves a watermark when its clock cannot be right.
@@ -244,10 +272,6 @@ class NodeFold:
             ended=progress.ended, kinds=_kinds(progress.sources),
             sources=sorted(s.source for s in progress.sources if s.state == "on"),
         )  # fmt: skip
-        return [
-            Output(topic=topics.EVENTS.name, key=key.encode(), record=msgspec.structs.replace(record, job_key=key))
-            for key in wanted
-        ]
 
     def _placement(self, placement: Placement, now_ns: int) -> list[Output]:
         """What another reporter's lines say about who runs here."""
@@ -306,6 +330,17 @@ class NodeFold:
             key = topics.key_of(batch.run, batch.run_id, batch.cluster, node)
             outputs.append(Output(topic=topic, key=key, record=record))
         return outputs
+
+
+def _to_each(record: NodeProgress, wanted: list[str]) -> list[Output]:
+    return [
+        Output(topic=topics.EVENTS.name, key=key.encode(), record=msgspec.structs.replace(record, job_key=key))
+        for key in wanted
+    ]
+
+
+def _but_for_time(record: NodeProgress) -> NodeProgress:
+    return msgspec.structs.replace(record, through_unix_nano=0, as_of_unix_nano=0)
 
 
 def _node_key(batch: RawBatch, node: str) -> str:

@@ -29,7 +29,8 @@ class JobHere(Struct, kw_only=True):
     """A job attempt on this node, and the time its lines cover (reference ns).
 
     `always`: somebody says that all of the node's lines belong to it. `undated`: none of its lines tells a time.
-    `heard_ns`: broker time of its last line. `ended_ns`: when it last tore a communicator down in peace.
+    `heard_ns`: broker time of its last line. `passed_ns`: when it was told last how far the node was read. `ended_ns`:
+    when it last tore a communicator down in peace.
     """
 
     job_id: str
@@ -39,6 +40,7 @@ class JobHere(Struct, kw_only=True):
     always: bool = False
     undated: bool = False
     heard_ns: int = 0
+    passed_ns: int = 0
     ended_ns: int = TIME_MIN_NS
     nodes: list[str] = field(default_factory=list)
     # Its last lines have no time: it may have been here long after the last one that has.

@@ -450,6 +450,25 @@ def test_progress_is_handed_to_every_key_of_the_node() -> None:
     assert said[0].kinds == {"application": "on", "kernel": "on"}
 
 
+@pytest.mark.parametrize(("world", "told"), [(2, 60), (8, 60), (600, 10), (16_384, 6)])
+def test_a_job_of_many_nodes_hears_of_each_now_and_then(world: int, told: int) -> None:
+    fold = _fold()
+    init = INIT.format(node="beta", pid=800, rank=1, world=world, bus="5e")
+    _apply(fold, _rank_batch(1, STEP_LINE, f"2026-03-04T05:06:00.000000+00:00 {init}"))
+    _apply(fold, raw_progress("beta", through_ns=T0), now_ns=T0)
+    seconds = [T0 + n * SECOND for n in range(1, 61)]
+    said = [_progress_of(fold, through_ns=at_ns, now_ns=at_ns) for at_ns in seconds]
+    assert abs(sum(map(len, said)) - told) <= 1
+    # What changes is told at once.
+    ended = _progress_of(fold, through_ns=T0 + 61 * SECOND, now_ns=T0 + 61 * SECOND, ended=True)
+    assert [record.ended for record in ended] == [True]
+
+
+def _progress_of(fold: NodeFold, *, through_ns: int, now_ns: int, ended: bool = False) -> list[NodeProgress]:
+    outputs = _apply(fold, raw_progress("beta", through_ns=through_ns, ended=ended), now_ns=now_ns)
+    return [output.record for output in outputs if isinstance(output.record, NodeProgress)]
+
+
 def test_a_node_is_read_only_as_far_as_its_slowest_source() -> None:
     fold = _fold()
     _apply(fold, _rank_batch(1, STEP_LINE, INIT_LINE))
