@@ -15,7 +15,7 @@ from pipeline.core.outputs import Output
 from pipeline.rules import load_rules
 from schemas import signals, topics
 from schemas.records import Incident, Placement, Verdict
-from schemas.vocabulary import QUIET_CLASSES
+from schemas.vocabulary import QUIET_CLASSES, STANDING
 
 
 class Engine:
@@ -92,7 +92,7 @@ class Engine:
 
     def incidents(self) -> list[Incident]:
         """The incidents that stand, those that speak for a job's failure first, in a fixed order."""
-        standing = [i for i in self._incidents.values() if i.state in ("open", "resolved")]
+        standing = [i for i in self._incidents.values() if i.state in STANDING]
         return sorted(
             standing,
             key=lambda i: (

@@ -10,6 +10,7 @@ import msgspec
 from pipeline.store.history import JobHistory
 from pipeline.web.answers import JobView
 from schemas.records import Incident, Shown
+from schemas.vocabulary import STANDING
 
 
 class Mark(Shown, frozen=True, kw_only=True):
@@ -141,7 +142,7 @@ def _newest(found: list[Incident]) -> list[Incident]:
         known = newest.setdefault((incident.run_id, incident.incident_id), incident)
         if known.revision < incident.revision:
             newest[incident.run_id, incident.incident_id] = incident
-    return sorted(newest.values(), key=lambda i: (i.state not in ("open", "resolved"), -i.confidence, i.incident_id))
+    return sorted(newest.values(), key=lambda i: (i.state not in STANDING, -i.confidence, i.incident_id))
 
 
 def _marks(rows: list[dict[str, Any]], kind: str) -> list[Mark]:

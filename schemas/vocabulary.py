@@ -13,6 +13,8 @@ EdgeOrder = Literal["certain", "probable", "concurrent"]
 StepRole = Literal["root", "cascade", "symptom", "context"]
 VerdictState = Literal["provisional", "settled"]
 IncidentState = Literal["open", "resolved", "retracted", "superseded"]
+# States of incidents that are true and speak for themselves.
+STANDING: Final = frozenset[str](("open", "resolved"))
 IncidentSeverity = Literal["critical", "error", "warning"]
 SourceState = Literal["on", "off", "refused"]
 Interruption = Literal["soft", "hard", "hang", "slow", "none"]

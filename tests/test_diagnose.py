@@ -252,3 +252,42 @@ def test_json_goes_to_standard_output_and_nothing_else_does() -> None:
     shape = json.loads(done.stdout)
     assert set(shape) == {"incidents", "notes", "gaps"}
     assert shape["incidents"][0]["class"] == "hardware/gpu_xid_79"
+
+
+# --- a job that runs again ----------------------------------------------------------------------------------------
+
+_RAN_OUT = """\
+11:02:10.250000 gx4 [rank0]: step 40 loss 3.02
+11:02:19.750000 gx4 [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 1 has a total capacity of 79.15 GiB of which 0.84 GiB is free. Process 5120 has 78.3 GiB memory in use.
+11:02:20.500000 gx4 E0507 11:02:20.500000 5001 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 5120) of binary: /opt/py/bin/python
+11:02:21.000000 gx4 W0507 11:02:21.000000 5001 torch/distributed/elastic/agent/server/api.py:900] [default] Worker group FAILED. 2/3 attempts left; will restart worker group
+"""  # noqa: E501 - lines as they are printed
+_SET_UP = "11:02:33.000000 gx4 [rank0]: loading checkpoint from /ckpt/run3 at iteration 36\n"
+_STEPS = "11:03:05.000000 gx4 [rank0]: step 37 loss 3.05\n11:03:15.000000 gx4 [rank0]: step 47 loss 3.01\n"
+_AGAIN = """\
+11:04:19.750000 gx4 [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 1 has a total capacity of 79.15 GiB of which 0.84 GiB is free. Process 5344 has 78.3 GiB memory in use.
+11:04:20.500000 gx4 E0507 11:04:20.500000 5001 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 5344) of binary: /opt/py/bin/python
+"""  # noqa: E501 - lines as they are printed
+
+
+@pytest.mark.parametrize(
+    ("after", "state"),
+    [
+        ("", "open"),
+        (_SET_UP, "open"),
+        # The ranks that did not fail do a few more steps until they are stopped.
+        (_STEPS, "open"),
+        (_SET_UP + _STEPS, "resolved"),
+        (_SET_UP + _STEPS + _AGAIN, "open"),
+    ],
+    ids=["nothing", "set up only", "steps only", "set up and steps", "fails again"],
+)
+def test_an_incident_is_resolved_once_the_job_was_set_up_anew_and_trains(
+    tmp_path: Path, after: str, state: str
+) -> None:
+    text = "".join(f"2026-05-07T{line}\n" for line in (_RAN_OUT + after).splitlines())
+    (tmp_path / "job.log").write_text(text.replace(" gx4", "+00:00 gx4"))
+
+    (incident, *_) = diagnose([tmp_path]).incidents
+
+    assert (incident.class_, incident.state) == ("software/cuda_oom", state)

@@ -16,6 +16,7 @@ from pipeline.web import DEFAULT_HOST, DEFAULT_PORT
 from pipeline.web.answers import JobView
 from pipeline.web.client import FeedClient, FeedRefusedError, FeedUnreachableError
 from pipeline.why import known_of
+from schemas.vocabulary import STANDING
 
 FOUND: Final = 1
 USAGE: Final = 2
@@ -71,7 +72,7 @@ def why(
             err=True,
         )
         raise typer.Exit(UNREACHABLE)
-    stands = any(i.state in ("open", "resolved") for one in known.attempts for i in one.incidents)
+    stands = any(i.state in STANDING for one in known.attempts for i in one.incidents)
     raise typer.Exit(FOUND if stands else 0)
 
 

@@ -15,7 +15,7 @@ from pipeline.core.derived.flight import WAITERS as FLIGHT_WAITERS
 from pipeline.core.episodes import Episode
 from pipeline.core.marks import STALLED
 from pipeline.core.order import Place, canonical, lag_ns
-from pipeline.core.run_state import phase_of, saved_of
+from pipeline.core.run_state import phase_of, runs_again, saved_of
 from pipeline.core.signs import FAILURES, STALLS, WAITERS
 from pipeline.core.unknown import has_last_words
 from schemas.records import (
@@ -83,6 +83,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         cluster=frame.cluster,
         class_=conclusion.class_,
         verdict=frame.verdict,
+        state="resolved" if _is_over(conclusion, frame) else "open",
         severity=_severity(conclusion),
         jobs=[frame.job] if frame.job and not conclusion.outside else [],
         started_at=rfc3339(began_ns[0]) if began_ns else _at(root),
@@ -383,6 +384,16 @@ def _severity(conclusion: Conclusion) -> IncidentSeverity:
 def _failed(conclusion: Conclusion) -> bool:
     """Whether a failure of the job is on the chain."""
     return any(step.item.episode.name in FAILURES for step in conclusion.steps)
+
+
+def _is_over(conclusion: Conclusion, frame: Frame) -> bool:
+    """Whether the job failed by it, was started anew by its launcher, and trains again."""
+    if not conclusion.main or not _failed(conclusion):
+        return False
+    told = [step.item.episode for step in conclusion.steps if step.role != "context"]
+    told += [episode for episode in frame.episodes if episode.name in FAILURES]
+    lines = [line for episode in told for line in (episode.first, episode.last, *episode.crowd.values())]
+    return runs_again(frame.episodes, [line for line in lines if line is not None])
 
 
 def _was_noticed(conclusion: Conclusion) -> bool:

@@ -17,7 +17,7 @@ from pipeline.core.hosts import may_be_one
 from pipeline.core.launch_policy import POLICY, Policy
 from pipeline.core.node_names import is_drill_name, is_plain_name
 from schemas.records import Culprit, Incident, Shown
-from schemas.vocabulary import VerdictState
+from schemas.vocabulary import STANDING, VerdictState
 
 Answer = Literal["restart", "restart_excluding", "do_not_restart", "undecided"]
 
@@ -25,7 +25,6 @@ Answer = Literal["restart", "restart_excluding", "do_not_restart", "undecided"]
 CERTAIN: Final = 0.9
 # Runs whose recorded times say nothing of today: a node of theirs is left out from now on.
 _RECORDED: Final = frozenset({"post_mortem", "replay"})
-_STANDING: Final = frozenset({"open", "resolved"})
 _GOES_ON: Final = frozenset({"slow", "none"})
 
 
@@ -131,7 +130,7 @@ def last_attempt(told: Told, asked: Asked) -> int | None:
 def _of_attempt(told: Told, job: str | None, attempt: int | None) -> list[Incident]:
     """What stands of an attempt, the one that speaks for its failure first. Notes only where there is no incident."""
     for found in (told.incidents, told.notes):
-        mine = [i for i in found if i.state in _STANDING and _concerns(i, job, attempt)]
+        mine = [i for i in found if i.state in STANDING and _concerns(i, job, attempt)]
         if mine:
             return sorted(mine, key=_main_first)
     return []
@@ -161,7 +160,7 @@ def _earlier(told: Told, asked: Asked, attempt: int | None) -> list[Incident]:
             for job in incident.jobs
         )
 
-    return [i for i in told.incidents if i.state in _STANDING and is_before(i)]
+    return [i for i in told.incidents if i.state in STANDING and is_before(i)]
 
 
 # --- the answer ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from pipeline.core.episodes import Episode
 from pipeline.core.facts import Variable
-from pipeline.core.order import canonical, order
+from pipeline.core.order import Stamped, canonical, order
 from schemas.records import Event
 from schemas.vocabulary import Interruption, Phase
 
@@ -29,6 +29,8 @@ _AT_START: Final = (
     "hardware/imex",
 )  # fmt: skip
 _ENDED: Final = ("train.end", "elastic.succeeded")
+# A run begins with one of these, also when a launcher starts its processes anew.
+_BEGUN: Final = (*_SET_UP, "elastic.rendezvous", "checkpoint.loaded")
 _EVALUATES: Final = ("eval", "valid", "test")
 # Collectives that carry gradients: DDP's all-reduce and FSDP's reduce-scatter, of more than a flag or a counter.
 _GRADIENTS: Final = ("ALLREDUCE", "ALLREDUCE_COALESCED", "_REDUCE_SCATTER_BASE", "REDUCE_SCATTER", "_REDUCE_OOP")
@@ -111,6 +113,17 @@ def saved_of(
     if gpus and since_ns is not None and ended_ns is not None and ended_ns >= since_ns:
         lost = round(gpus * (ended_ns - since_ns) / HOUR_NS, 3)
     return Saved(last=last, lost_gpu_hours=lost, resume_from="checkpoint" if last is not None else None)
+
+
+def runs_again(episodes: Sequence[Episode], failure: Sequence[Stamped]) -> bool:
+    """Whether after all lines of a failure, for certain, the job was set up anew and did steps.
+
+    Steps alone do not tell: the ranks that did not fail do a few more until they are stopped.
+    """
+    begins = [e.last or e.first for e in episodes if e.name in _BEGUN]
+    steps = [e.last or e.first for e in episodes if e.name == "train.step"]
+    begun = [event for event in begins if all(order(line, event) == "before" for line in failure)]
+    return any(order(begin, step) == "before" for begin in begun for step in steps)
 
 
 def _begun_ns(episodes: Sequence[Episode]) -> int | None:

@@ -21,6 +21,7 @@ from pipeline.web.client import FeedClient, FeedRefusedError, FeedUnreachableErr
 from schemas import topics
 from schemas.codec import decode
 from schemas.records import Incident, Progress, RawBatch
+from schemas.vocabulary import STANDING
 
 TICK_S: Final = 0.05
 READY_S: Final = 60.0
@@ -242,7 +243,7 @@ class LiveDrill:
             found = self._feed.listing({"run": "drill", "limit": "1000"}).incidents
         except (FeedUnreachableError, FeedRefusedError):
             return []
-        return [one for one in found if one.run_id == self._run_id and one.state == "open"]
+        return [one for one in found if one.run_id == self._run_id and one.state in STANDING]
 
     def _best(self, found: Iterable[Incident]) -> Score:
         """Of several incidents the one that is right, else the surest."""

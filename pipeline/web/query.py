@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from schemas.records import Incident
-from schemas.vocabulary import IncidentState, Run
+from schemas.vocabulary import STANDING, IncidentState, Run
 
 RUNS: Final[tuple[str, ...]] = (*get_args(Run), "all")
 STATES: Final[tuple[str, ...]] = get_args(IncidentState)
 # Superseded and retracted incidents are history; a page at 3 am shows what stands.
-STANDING: Final = frozenset({"open", "resolved"})
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1_000
 
