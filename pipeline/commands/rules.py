@@ -27,7 +27,8 @@ from schemas import signals
 from schemas.lines import body_of
 from schemas.matching import SITE_RULES, SignalFileError
 from schemas.records import RawLine
-from schemas.signals import Signal, SignalSet
+from schemas.signal_files import Signal
+from schemas.signals import SignalSet
 from schemas.xid import meaning_of
 
 PROBLEM, USAGE, UNREADABLE = 1, 2, 3

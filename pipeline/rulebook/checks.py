@@ -9,7 +9,8 @@ from msgspec import Struct
 from pipeline.core import derived
 from pipeline.core.causes import RuleSet
 from pipeline.rulebook.stories import story_problem
-from schemas.signals import Signal, SignalSet
+from schemas.signal_files import Signal
+from schemas.signals import SignalSet
 
 MIN_HINT: Final = 3
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from pipeline.core.parse import parse_line
 from pipeline.core.stamps import Stamp
-from schemas.signals import Match, Signal, SignalSet
+from schemas.signal_files import Signal
+from schemas.signals import Match, SignalSet
 from schemas.values import UNITS
 
 # What the pattern still wanted, of a pattern that did not match.

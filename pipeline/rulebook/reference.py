@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from schemas import signals
-from schemas.signals import Signal, SignalFile
+from schemas.signal_files import Signal, SignalFile
 from schemas.xid import meanings
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "signals.md"

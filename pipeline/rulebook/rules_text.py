@@ -8,7 +8,8 @@ from pipeline.core.causes import Link, Rule
 from pipeline.report.words import visible
 from pipeline.rulebook.explain import Explanation
 from pipeline.rulebook.unmatched import Shape, Unmatched
-from schemas.signals import Override, Signal, SignalSet
+from schemas.signal_files import Override, Signal
+from schemas.signals import SignalSet
 from schemas.xid import XidMeaning, meaning_of
 
 _INDENT: Final = "  "

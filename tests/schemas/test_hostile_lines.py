@@ -8,7 +8,8 @@ import pytest
 
 from schemas import signals
 from schemas.matching import Prefix, load_prefixes
-from schemas.signals import HEAD_CHARS, TAIL_CHARS, Signal
+from schemas.signal_files import Signal
+from schemas.signals import HEAD_CHARS, TAIL_CHARS
 
 SIGNALS = signals.load()
 # What one body may cost at most is bounded by what of it is searched.

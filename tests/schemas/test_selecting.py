@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schemas import selecting, signals
 from schemas.matching import load_prefixes, needs_of
 from schemas.selecting import NEAR_END_BYTES, NEAR_LINE_BYTES, selector
+from schemas.signal_files import Signal
 from schemas.signals import Worth
 
 SIGNALS = signals.load()
@@ -56,7 +57,7 @@ def test_both_selectors_find_the_same_lines(lines: list[bytes], ends: bool) -> N
 
 
 @pytest.mark.parametrize("signal", SIGNALS.signals, ids=lambda signal: signal.id)
-def test_no_line_that_a_signal_would_match_is_left_out(signal: signals.Signal) -> None:
+def test_no_line_that_a_signal_would_match_is_left_out(signal: Signal) -> None:
     for example in signal.matches:
         for prefix in ("", "[rank3]: ", "2026-03-04T05:06:07.000001+00:00 gpu03 kernel: "):
             worth = SIGNALS.worth((prefix + example.line).encode())
@@ -64,7 +65,7 @@ def test_no_line_that_a_signal_would_match_is_left_out(signal: signals.Signal) -
 
 
 @pytest.mark.parametrize("signal", SIGNALS.signals, ids=lambda signal: signal.id)
-def test_what_a_pattern_cannot_do_without_is_in_every_line_that_it_fits(signal: signals.Signal) -> None:
+def test_what_a_pattern_cannot_do_without_is_in_every_line_that_it_fits(signal: Signal) -> None:
     for text in (*signal.patterns, *signal.details):
         pattern = re.compile(text, re.ASCII)
         for example in signal.matches:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pipeline.core.parse import parse_line
 from schemas import signals, values
 from schemas.matching import Prefix, SignalFileError, load_prefixes, pattern_files
-from schemas.signals import Example, NearMiss, Signal, SignalSet
+from schemas.signal_files import Example, NearMiss, Signal
+from schemas.signals import SignalSet
 
 SIGNALS = signals.load()
 EXAMPLES = [(signal, example) for signal in SIGNALS.signals for example in signal.matches]
