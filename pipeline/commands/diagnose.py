@@ -44,7 +44,7 @@ def diagnose(
 
     Works out from the content what each file is; a rootrank.toml in the folder can state nodes, ranks and clocks.
 
-    Exit code 0: no incident, 1: incident found, 2: usage, 3: input that cannot be read.
+    Exit code 0: no incident, 1: incident found, 2: usage, 3: an input cannot be read, or none is a log.
 
     \b
     Examples:
@@ -65,13 +65,9 @@ def diagnose(
     _print(diagnosis, _read(folder), as_json=as_json)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
-        nothing = f"no log to read in {', '.join(map(str, paths))}"
-        if diagnosis.gaps:
-            typer.echo(f"rootrank: {visible(nothing)}; what is there is named under gaps", err=True)
-        else:
-            problems.append(nothing)
+        problems.append(f"no log to read in {', '.join(map(str, paths))}")
     if html is not None:
-        problems += _write_page(diagnosis, html, paths)
+        problems += _write_page(diagnosis, html, paths, is_read=bool(folder.nodes))
     for problem in problems:
         typer.echo(f"rootrank: {visible(problem)}", err=True)
     raise typer.Exit(UNREADABLE if problems else FOUND if diagnosis.incidents else 0)
@@ -101,12 +97,12 @@ def _lost(error: WorkerLostError) -> typer.Exit:
     return typer.Exit(UNREADABLE)
 
 
-def _write_page(diagnosis: Diagnosis, file: Path, paths: list[Path]) -> list[str]:
+def _write_page(diagnosis: Diagnosis, file: Path, paths: list[Path], *, is_read: bool) -> list[str]:
     """Write the page and say so; what went wrong, if it did."""
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
     read = listed([visible(str(path)) for path in paths])
     try:
-        write_page(file, render_html(diagnosis.incidents, gaps, diagnosis.notes, read=read))
+        write_page(file, render_html(diagnosis.incidents, gaps, diagnosis.notes, read=read, is_read=is_read))
     except OSError as error:
         return [f"cannot write the page to {file}: {error.strerror}; name a file in a folder you may write"]
     typer.echo(f"rootrank: wrote {visible(str(file))}", err=True)
@@ -118,7 +114,7 @@ def _notes(diagnosis: Diagnosis) -> list[str]:
 
 
 def _read(folder: FolderPlan) -> str:
-    """How much was read."""
+    """How much was read; nothing where no file is a log."""
     kinds = {source.path: source.kind for node in folder.nodes for source in node.sources}
     kernels = sum(kind == "kernel" for kind in kinds.values())
     return f"{counted(len(kinds), 'file')} ({counted(kernels, 'kernel log')})" if kinds else ""
@@ -131,5 +127,7 @@ def _print(diagnosis: Diagnosis, read: str, *, as_json: bool) -> None:
         return
     look = look_of(sys.stdout)
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
-    text = render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), read=read, width=look.width, color=look.color)
+    text = render_diagnosis(
+        diagnosis.incidents, gaps, _notes(diagnosis), read=read, is_read=bool(read), width=look.width, color=look.color
+    )
     sys.stdout.write(text)

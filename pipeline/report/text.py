@@ -43,10 +43,12 @@ def render_table(incidents: Sequence[Incident], *, width: int = 80, color: bool 
 
 
 def render_diagnosis(
-    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str], *, read: str = "", width: int = 80,
-    color: bool = False,
+    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str], *, read: str = "", is_read: bool = True,
+    width: int = 80, color: bool = False,
 ) -> str:  # fmt: skip
-    """Everything that `diagnose` found: incidents, then notes, then what could not be read. `read`: in how much."""
+    """Everything that `diagnose` found: incidents, then notes, then what could not be read. `read`: in how much;
+    `is_read`: whether in anything at all.
+    """
     blocks: list[RenderableType] = []
     for number, incident in enumerate(incidents):
         if number:
@@ -55,6 +57,8 @@ def render_diagnosis(
     if not incidents:
         where = f" in {read}" if read else ""
         said = f"No fault found{where}: the job ended for another reason." if notes else f"No incident found{where}."
+        if not is_read:
+            said = "Nothing was read: whether there was an incident is not known."
         blocks.append(Text(said, style="bold"))
     blocks += _section("NOTES", [words.visible(note) for note in notes])
     blocks += _section("NOT READ OR LOST", [words.gap_line(gap) for gap in gaps])
