@@ -34,6 +34,7 @@ def diagnose(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --html replace a file that is no such page.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print every step of long chains.")] = False,
     node: Annotated[str, typer.Option(help="Node of files that do not say theirs.")] = "",
     processes: Annotated[
         int | None,
@@ -49,6 +50,7 @@ def diagnose(
     \b
     Examples:
       rootrank diagnose ./logs
+      rootrank diagnose ./logs --full
       rootrank diagnose ./logs --json
       rootrank diagnose kern.log rank*.log
       rootrank diagnose ./logs --html
@@ -62,7 +64,7 @@ def diagnose(
         typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     folder, diagnosis = _diagnosed(paths, node, processes)
-    _print(diagnosis, _read(folder), as_json=as_json)
+    _print(diagnosis, _read(folder), as_json=as_json, full=full)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
         problems.append(f"no log to read in {', '.join(map(str, paths))}")
@@ -120,7 +122,7 @@ def _read(folder: FolderPlan) -> str:
     return f"{counted(len(kinds), 'file')} ({counted(kernels, 'kernel log')})" if kinds else ""
 
 
-def _print(diagnosis: Diagnosis, read: str, *, as_json: bool) -> None:
+def _print(diagnosis: Diagnosis, read: str, *, as_json: bool, full: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(diagnosis.shape(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()
@@ -128,6 +130,7 @@ def _print(diagnosis: Diagnosis, read: str, *, as_json: bool) -> None:
     look = look_of(sys.stdout)
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
     text = render_diagnosis(
-        diagnosis.incidents, gaps, _notes(diagnosis), read=read, is_read=bool(read), width=look.width, color=look.color
-    )
+        diagnosis.incidents, gaps, _notes(diagnosis), read=read, is_read=bool(read), full=full, width=look.width,
+        color=look.color,
+    )  # fmt: skip
     sys.stdout.write(text)

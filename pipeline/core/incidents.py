@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime
+from string import Formatter
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from pipeline.core.conclusion import Conclusion
 from pipeline.core.derived.flight import WAITERS as FLIGHT_WAITERS
 from pipeline.core.episodes import Episode
 from pipeline.core.marks import STALLED
+from pipeline.core.operator_lines import operator_lines
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, saved_of
 from pipeline.core.signs import FAILURES, STALLS, WAITERS
@@ -41,6 +43,8 @@ from schemas.vocabulary import EdgeOrder, IncidentSeverity, Phase, Run, VerdictS
 MAX_STEPS: Final = 30
 MAX_RANKS_NAMED: Final = 64
 MAX_KEPT: Final = 8
+# How lines about a memory module name it: by its label in EDAC, by its sensor in the BMC's log.
+_PARTS: Final = ("dimm", "sensor")
 _KEEP_FIRST: Final = {"root": 0, "cascade": 1, "symptom": 2, "context": 3}
 
 
@@ -105,7 +109,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         blast_radius=_blast_radius(conclusion, frame),
         suppressed=_suppressed(groups, conclusion),
         explanation=_explanation(conclusion, frame, culprits),
-        action=_action(rule, culprits),
+        action=_action(incident_id, conclusion, frame, culprits),
         recovery=_recovery(conclusion, frame, root, last.end_ns if last else None),
         coverage=frame.coverage,
         failure=failure_of(conclusion.root_item.episode.first),
@@ -339,17 +343,36 @@ def _printer(step: Step) -> int | None:
     return subject.rank if subject.rank is not None else step.item.episode.first.subject.rank
 
 
-def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
+def _action(incident_id: str, conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) -> Action:
+    rule = conclusion.rule
     if rule is None:
         nodes = sorted({culprit.node for culprit in culprits if culprit.node})
         kept = f"keep {', '.join(nodes[:MAX_KEPT])} out of use" if nodes else "keep the logs of all ranks and nodes"
         return Action(kind="none", why=f"no cause is known; {kept} until what would decide is gathered")
+    sure = culprits if conclusion.rivals == 1 else []
+    reason = f"rootrank {conclusion.class_}, incident {incident_id}"
     return Action(
         kind=rule.action.kind,
-        target=_filled(rule.action.target, culprits),
+        target=_target(rule, conclusion, culprits),
         why=_filled(rule.action.why, culprits),
         reference=rule.action.reference,
+        commands=operator_lines(rule.action.kind, sure, frame.episodes, run=frame.run, reason=reason),
     )
+
+
+def _target(rule: Rule, conclusion: Conclusion, culprits: list[Culprit]) -> str:
+    """What the action is done to. Where no line names the part, it is its node; where not even that, nothing."""
+    template, blamed = rule.action.target, culprits[0] if culprits else Culprit()
+    said = [step.item.episode.attributes for step in conclusion.steps if step.role in ("root", "cascade")]
+    part = next((one[name] for one in said for name in _PARTS if name in one), None)
+    known = msgspec.structs.asdict(blamed) | {"part": part, "who": culprits or None, "gpu": culprits or None}
+    if any(known[name] is None for name in _names(template)):
+        return blamed.node if blamed.node and template.startswith("{node} ") else ""
+    return _filled(template, culprits, part)
+
+
+def _names(template: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(template) if name]
 
 
 def _explanation(conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) -> str:
@@ -409,10 +432,11 @@ class _Identifiers(dict[str, object]):
         return _UNNAMED.get(key, "?")
 
 
-def _filled(template: str, culprits: list[Culprit]) -> str:
+def _filled(template: str, culprits: list[Culprit], part: str | None = None) -> str:
     """A rule's sentence with the first culprit's identifiers. `{who}` is the process or device, `{gpu}` the GPU."""
+    named = _Identifiers({"part": part} if part else {})
     if not culprits:
-        return template.replace("{who}", "an unknown process or device").format_map(_Identifiers())
+        return template.replace("{who}", "an unknown process or device").format_map(named)
     known = {k: v for k, v in msgspec.structs.asdict(culprits[0]).items() if v is not None}
     who = [f"rank {known['rank']}"] if "rank" in known else []
     if "pci_bus_id" in known:
@@ -428,7 +452,8 @@ def _filled(template: str, culprits: list[Culprit]) -> str:
     if "rank" in known:
         bus = f"the GPU of rank {known['rank']}" + (f" ({bus})" if "pci_bus_id" in known else "")
     gpu = f"{bus}{place}"
-    return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process", "gpu": gpu}))
+    named |= {**known, "who": " ".join(who) or "a process", "gpu": gpu}
+    return template.format_map(named)
 
 
 def _phase(conclusion: Conclusion, frame: Frame, root: Event) -> Phase:
