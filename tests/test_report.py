@@ -341,3 +341,18 @@ def test_how_final_a_verdict_is_and_whether_it_is_over_is_said_in_words() -> Non
     assert "may still change, lines are coming in (revision 3); it is replaced by incident abc" in early
     given = render_text(replace(live, run="post_mortem"), width=120)
     assert "\nstands    the verdict on all files that were given\n" in given
+
+
+def test_what_a_figure_was_measured_on_is_said_with_what_is_missing() -> None:
+    incident = load("fell_off_the_bus")
+    incident = replace(incident, engine=replace(incident.engine, calibrated_on="simulated incidents"))
+    every = {kind: Coverage(expected=2, seen=2) for kind in ("application", "kernel")}
+    said = "percentages say how often such verdicts{} were right on simulated incidents; excerpts were not among them"
+
+    assert words.sure_line(replace(incident, coverage=every)) == said.format("")
+    without = every | {"kernel": Coverage(expected=2, seen=0)}
+    assert words.sure_line(replace(incident, coverage=without)) == said.format(" without any kernel log")
+    without = every | {"application": Coverage(expected=2, seen=0)}
+    assert words.sure_line(replace(incident, coverage=without)) == said.format(" without any log of the job")
+    assert words.sure_line(replace(incident, coverage={})) == said.format(" without the log of any known node")
+    assert words.sure_line(replace(incident, engine=replace(incident.engine, calibrated_on=""))) == ""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from pipeline.core.calibration import Kind
+from pipeline.core.calibration import kind_of
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Step
 from pipeline.core.code_path import failure_of, repeats
@@ -71,7 +71,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
     rule = conclusion.rule
     groups = _folded(conclusion)
     root = conclusion.steps[0].item.episode.first
-    sure = confidence_of(conclusion, frame.rules)
+    sure = confidence_of(conclusion, frame)
     culprits = [_culprit(entity, sure) for entity in conclusion.culprits]
     stall_ns = _stall_start(conclusion)
     # Without a cause the stall is all that is known of the beginning; its reports come later.
@@ -101,7 +101,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         culprits=culprits,
         why_unknown=conclusion.why_unknown,
         confidence=round(sure, 3),
-        alternatives=[_alternative(other, conclusion, frame.rules) for other in conclusion.alternatives],
+        alternatives=[_alternative(other, conclusion, frame) for other in conclusion.alternatives],
         phase=_phase(conclusion, frame, root),
         interruption=rule.interruption if rule else "hang",
         chain=[_chain_step(number, group, conclusion) for number, group in enumerate(groups, 1)],
@@ -261,16 +261,16 @@ def _culprit(entity: Entity, confidence: float) -> Culprit:
     return Culprit(**msgspec.structs.asdict(entity), confidence=round(confidence, 3))
 
 
-def confidence_of(conclusion: Conclusion, rules: RuleSet) -> float:
+def confidence_of(conclusion: Conclusion, frame: Frame) -> float:
     """How often such a conclusion is right: of rivals that nothing tells apart each has its share."""
-    kind: Kind = "cause" if conclusion.rule is not None else "silent" if conclusion.culprits else "unknown"
-    return rules.calibration.of(conclusion.confidence, kind) / conclusion.rivals
+    kind = kind_of(conclusion.class_, frame.coverage, names_somebody=bool(conclusion.culprits))
+    return frame.rules.calibration.of(conclusion.confidence, kind) / conclusion.rivals
 
 
-def _alternative(other: Conclusion, main: Conclusion, rules: RuleSet) -> Alternative:
+def _alternative(other: Conclusion, main: Conclusion, frame: Frame) -> Alternative:
     """Another reading: the alternatives share what the main one leaves."""
-    left = (1 - confidence_of(main, rules)) / len(main.alternatives)
-    sure = left * confidence_of(other, rules)
+    left = (1 - confidence_of(main, frame)) / len(main.alternatives)
+    sure = left * confidence_of(other, frame)
     return Alternative(
         class_=other.class_,
         culprits=[_culprit(e, sure) for e in other.culprits],

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from pipeline.core.calibration import missing_kinds
 from pipeline.report.class_words import CLASS_WORDS
 from schemas.records import Action, Coverage, Culprit, Gap, Incident, Recovery
 from schemas.vocabulary import IncidentState
@@ -53,6 +54,12 @@ ORDER_WORDS: Final[dict[str, str]] = {
     "concurrent": "clocks cannot order them",
 }
 
+_LACKS: Final[dict[tuple[str, ...], str]] = {
+    (): "",
+    ("kernel",): " without any kernel log",
+    ("application",): " without any log of the job",
+    ("application", "kernel"): " without the log of any known node",
+}
 _STATES: Final[dict[IncidentState, str]] = {
     "open": "nothing says yet that it is over",
     "resolved": "it is over",
@@ -119,7 +126,10 @@ def counted(number: int, noun: str) -> str:
 def sure_line(incident: Incident) -> str:
     """What the percentages rest on; empty where they are the rules' own estimates."""
     on = incident.engine.calibrated_on
-    return f"percentages say how often such verdicts were right on {visible(on)}" if on else ""
+    if not on:
+        return ""
+    lacks = _LACKS[tuple(missing_kinds(incident.coverage))]
+    return f"percentages say how often such verdicts{lacks} were right on {visible(on)}; excerpts were not among them"
 
 
 def standing(incident: Incident) -> str:
