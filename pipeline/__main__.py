@@ -141,17 +141,22 @@ def _top(
 
 
 def _load(command: Command) -> Callable[..., Any] | typer.Typer:
-    try:
-        function: Callable[..., Any] | typer.Typer = getattr(import_module(command.module), command.function)
-    except ModuleNotFoundError as error:
-        if not command.extra or (error.name or "").split(".")[0] in ("pipeline", "schemas", "shippers"):
-            raise
-        sys.stderr.write(
-            f"rootrank: `{command.name}` needs the package {error.name}; install it with "
-            f"`pip install 'rootrank[{command.extra}]'`, in a checkout with `pip install '.[{command.extra}]'`\n"
-        )
-        raise SystemExit(UNREACHABLE) from None
+    function: Callable[..., Any] | typer.Typer = getattr(import_module(command.module), command.function)
     return function
+
+
+def _is_of_an_extra(error: Exception) -> bool:
+    """Say what to install where the called command lacks a package that an extra brings."""
+    command = _command(sys.argv[1:])
+    if not isinstance(error, ModuleNotFoundError) or command is None or not command.extra:
+        return False
+    if (error.name or "").split(".")[0] in ("pipeline", "schemas", "shippers"):
+        return False
+    sys.stderr.write(
+        f"rootrank: `{command.name}` needs the package {error.name}; install it with "
+        f"`pip install 'rootrank[{command.extra}]'`, in a checkout with `pip install '.[{command.extra}]'`\n"
+    )
+    return True
 
 
 def _stub(command: Command) -> Callable[[], None]:
@@ -166,12 +171,16 @@ def _called(arguments: list[str]) -> str:
 
 
 def _prepared(arguments: list[str]) -> list[str]:
+    command = _command(arguments)
+    if command is None or not command.prepare:
+        return arguments
+    prepared: list[str] = getattr(import_module(command.module), command.prepare)(arguments)
+    return prepared
+
+
+def _command(arguments: list[str]) -> Command | None:
     called = _called(arguments)
-    for command in COMMANDS:
-        if command.name == called and command.prepare:
-            prepared: list[str] = getattr(import_module(command.module), command.prepare)(arguments)
-            return prepared
-    return arguments
+    return next((command for command in COMMANDS if command.name == called), None)
 
 
 def _is_of_rules(error: Exception) -> bool:
@@ -223,6 +232,8 @@ def main() -> None:
         _drop_output()
         raise SystemExit(0) from None
     except Exception as error:
+        if _is_of_an_extra(error):
+            raise SystemExit(UNREACHABLE) from None
         if _is_of_rules(error):
             raise SystemExit(USAGE) from None
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:

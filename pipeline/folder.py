@@ -312,9 +312,10 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     for line in tail_lines(path, TAIL_BYTES) if len(lines) == SAMPLE_LINES else ():
         if line not in head:
             times.add(parse(line))
-    tokens = words_of(name)
+    # A folder of a job may hold kernel logs; a file of that name is the job's.
+    tokens, own = words_of(name), words_of(name.rpartition("/")[2])
     is_kernel = kernel * 3 >= len(lines) or (
-        bool(tokens & KERNEL_NAMES) and layout.rank is None and layout.local_rank is None and "job" not in tokens
+        bool(tokens & KERNEL_NAMES) and layout.rank is None and layout.local_rank is None and "job" not in own
     )
     return _Look(
         name=name, path=path, kind="kernel" if lines and is_kernel else "application",

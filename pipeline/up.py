@@ -31,8 +31,9 @@ from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.part import Part
 from pipeline.embedded.ports import free_port
 from pipeline.store import migrations
-from pipeline.store.clickhouse import EMBEDDED_READER, Store, settings_from_url
+from pipeline.store.clickhouse import EMBEDDED_READER, Store
 from pipeline.store.errors import StoreUnreachableError
+from pipeline.store.settings import settings_from_url
 
 log = logging.getLogger(__name__)
 

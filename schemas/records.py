@@ -613,12 +613,13 @@ class Suppressed(Shown, frozen=True, kw_only=True):
 
 
 class Action(Shown, frozen=True, kw_only=True):
-    """What to do now, to what, why."""
+    """What to do now, to what, why. `commands`: lines for a shell, where the logs show what runs the nodes."""
 
     kind: ActionKind
     target: str = ""
     why: str = ""
     reference: str = ""
+    commands: list[str] = []
 
 
 class Recovery(Shown, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ def test_a_file_that_cannot_be_read_is_exit_3() -> None:
 def test_a_device_named_directly_is_named_as_not_read() -> None:
     result = run("/dev/null")
 
-    assert result.exit_code == 0
+    assert result.exit_code == 3
     assert "null: no regular file; not read" in result.stdout
     assert "no log to read in /dev/null" in result.stderr
 
@@ -65,13 +65,32 @@ def test_an_empty_folder_is_exit_3_and_json_is_still_printed(tmp_path: Path) -> 
     assert f"no log to read in {tmp_path}" in result.stderr
 
 
-def test_a_folder_of_kinds_that_are_not_read_yet_names_them_and_is_no_failure(tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_text('{"a": 1}')
-    result = run(tmp_path, "--json")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("state.json", b'{"a": 1}'), ("weights.bin", bytes(range(256)) * 40), ("opt.pkl", b"\x80\x04\x95" + bytes(50))],
+)
+def test_where_no_file_is_a_log_nothing_is_said_to_be_well(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    result = run(tmp_path / name)
+    shape = json.loads(run(tmp_path, "--json").stdout)
+    run(tmp_path, "--html", tmp_path / "page.html")
+
+    assert result.exit_code == 3
+    assert result.stdout.startswith("Nothing was read: whether there was an incident is not known.")
+    assert f"  - {name}: " in result.stdout
+    assert f"no log to read in {tmp_path / name}" in result.stderr
+    assert [gap["source"] for gap in shape["gaps"]] == [name]
+    assert "No incident found" not in (tmp_path / "page.html").read_text()
+
+
+def test_a_file_that_is_no_log_beside_one_that_is_read_is_no_failure(logs: Path) -> None:
+    (logs / "kern.log").write_text(KERN.format("usb 1-1: new device"))
+    (logs / "weights.bin").write_bytes(bytes(range(256)) * 40)
+    result = run(logs)
 
     assert result.exit_code == 0
-    assert [gap["source"] for gap in json.loads(result.stdout)["gaps"]] == ["state.json"]
-    assert f"no log to read in {tmp_path}" in result.stderr
+    assert result.stdout.startswith("No incident found in 1 file (1 kernel log).")
+    assert "weights.bin: binary file" in result.stdout
 
 
 @pytest.mark.parametrize("page", [".", "no/such/page.html"])

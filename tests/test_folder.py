@@ -292,6 +292,17 @@ def test_a_file_of_a_kind_that_is_not_read_is_named_in_the_gaps(tmp_path: Path, 
     assert [gap.source for gap in found.gaps] == [f"gx-02/{name}"]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("job_5001/gx-02/dmesg-T.txt", "kernel"), ("gx-02/dmesg.txt", "kernel"), ("kernel/job-5001.txt", "application")],
+)
+def test_a_kernel_log_in_the_folder_of_a_job_is_one(tmp_path: Path, name: str, kind: str) -> None:
+    stamped = "[Fri May 29 11:19:56 2026] nvme nvme0: I/O tag 88 (7058) QID 23 timeout, aborting\n"
+    found = plan([_write(tmp_path, {name: stamped, "gx-02/rank0.log": "step 1\n"})])
+
+    assert {s.name: s.kind for node in found.nodes for s in node.sources}[name] == kind
+
+
 @pytest.mark.parametrize("where", ["before", "within", "after"])
 def test_zeros_in_a_log_that_was_cut_or_whose_machine_died_do_not_hide_its_lines(tmp_path: Path, where: str) -> None:
     line, zeros = KERN.format(node="gx-02", text=XID), "\0" * 4_000

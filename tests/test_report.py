@@ -1,4 +1,5 @@
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -9,7 +10,7 @@ import pytest
 from pipeline.notes import Note
 from pipeline.report import look_of, render_diagnosis, render_html, render_table, render_text, words
 from pipeline.report.class_words import CLASS_WORDS
-from schemas.records import Action, Coverage, Culprit, Gap, Incident
+from schemas.records import Action, ChainStep, Coverage, Culprit, Gap, Incident
 from schemas.vocabulary import CLASSES, ActionKind
 
 replace = msgspec.structs.replace
@@ -261,3 +262,97 @@ def test_long_names_and_long_lists_are_cut_and_say_so() -> None:
         assert "… and 4,480 more" in text
         assert "characters)" in text
         assert len(text) < 40_000
+
+
+def long(roles: str) -> Incident:
+    """An incident whose chain has a step for each letter: root, cascade, symptom (S: of many ranks, w: a watchdog's),
+    x for context.
+    """
+    full = load("fell_off_the_bus")
+    names: dict[str, str] = {
+        "r": "root",
+        "c": "cascade",
+        "s": "symptom",
+        "S": "symptom",
+        "w": "symptom",
+        "x": "context",
+    }
+    watchdog = "nccl.watchdog.timeout"
+    one = msgspec.to_builtins(full.chain[0])
+    steps = [
+        {**one, "step": number, "role": names.get(letter, "symptom"), "where": f"place {number}",
+         "ranks": [1, 2, 3] if letter == "S" else [], "event": watchdog if letter == "w" else "any"}
+        for number, letter in enumerate(roles, 1)
+    ]  # fmt: skip
+    return replace(full, chain=msgspec.convert(steps, type=list[ChainStep]), edges=[])
+
+
+def shown_steps(text: str) -> list[str]:
+    """The numbers at the beginnings of steps, in order."""
+    return [found[1] for line in text.splitlines() if (found := re.match(r" {0,2}(\d+(?:-\d+)?)  \w", line))]
+
+
+def test_of_a_long_chain_symptoms_and_context_are_folded_and_the_way_to_see_them_is_said() -> None:
+    incident = long("xxxxrccssSsssc")
+    text = render_diagnosis([incident], [], [])
+
+    assert shown_steps(text) == ["1", "2-4", "5", "6", "7", "8", "9", "10", "11-13", "14"]
+    assert "\n2-4  context  3 more       place 2, place 3, place 4\n" in text
+    assert "\n11-13  symptom  3 more       place 11, place 12, place 13\n" in text
+    assert "\n     6 of 14 steps are folded; --full prints all\n" in text
+    assert shown_steps(render_diagnosis([incident], [], [], full=True)) == [str(n) for n in range(1, 15)]
+    assert shown_steps(render_text(incident)) == [str(n) for n in range(1, 15)]
+
+
+def test_where_ranks_first_waited_in_vain_is_never_folded() -> None:
+    text = render_diagnosis([long("rcccccsssswwss")], [], [])
+
+    assert shown_steps(text) == ["1", "2", "3", "4", "5", "6", "7", "8-10", "11", "12-14"]
+
+
+@pytest.mark.parametrize("roles", ["xxxxrccssSss", "r" + 13 * "c"], ids=["twelve steps", "nothing to leave out"])
+def test_a_short_chain_and_what_proves_are_shown_whole(roles: str) -> None:
+    text = render_diagnosis([long(roles)], [], [])
+
+    assert len(shown_steps(text)) == len(roles)
+    assert "--full" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_line_to_paste_is_one_line_however_narrow_the_terminal(width: int) -> None:
+    line = "scontrol update nodename='gx[07-08]' state=drain reason='rootrank hardware/gpu_xid_79, incident 637c'"
+    incident = load("fell_off_the_bus")
+    incident = replace(incident, action=replace(incident.action, commands=[line, "a\x1b[2Jb"]))
+
+    assert f"\n{' ' * 10}{line}\n{' ' * 10}a\\x1b[2Jb\n" in render_text(incident, width=width)
+
+
+def test_how_final_a_verdict_is_and_whether_it_is_over_is_said_in_words() -> None:
+    live = replace(load("fell_off_the_bus"), run="live", revision=3)
+    text = render_text(live, width=120)
+    page, given_page = (render_html([replace(live, run=run)], [], []) for run in ("live", "post_mortem"))
+
+    assert ">final<" in page
+    assert ">final<" not in given_page
+    assert ">open<" not in given_page
+    assert "\nstands    final, all lines of that time are in (revision 3); nothing says yet that it is over\n" in text
+    assert "settled" not in text
+    early = render_text(replace(live, verdict="provisional", state="superseded", superseded_by="abc"), width=120)
+    assert "may still change, lines are coming in (revision 3); it is replaced by incident abc" in early
+    given = render_text(replace(live, run="post_mortem"), width=120)
+    assert "\nstands    the verdict on all files that were given\n" in given
+
+
+def test_what_a_figure_was_measured_on_is_said_with_what_is_missing() -> None:
+    incident = load("fell_off_the_bus")
+    incident = replace(incident, engine=replace(incident.engine, calibrated_on="simulated incidents"))
+    every = {kind: Coverage(expected=2, seen=2) for kind in ("application", "kernel")}
+    said = "percentages say how often such verdicts{} were right on simulated incidents; excerpts were not among them"
+
+    assert words.sure_line(replace(incident, coverage=every)) == said.format("")
+    without = every | {"kernel": Coverage(expected=2, seen=0)}
+    assert words.sure_line(replace(incident, coverage=without)) == said.format(" without any kernel log")
+    without = every | {"application": Coverage(expected=2, seen=0)}
+    assert words.sure_line(replace(incident, coverage=without)) == said.format(" without any log of the job")
+    assert words.sure_line(replace(incident, coverage={})) == said.format(" without the log of any known node")
+    assert words.sure_line(replace(incident, engine=replace(incident.engine, calibrated_on=""))) == ""

@@ -224,3 +224,28 @@ def test_unmatched_reads_folders_and_says_where(tmp_path: Path) -> None:
     assert "the frobnicator crashed # times" in said.stdout
     assert "job.log:2" in said.stdout
     assert rules("unmatched", str(tmp_path / "gone")).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "meant"),
+    [
+        ("show", "nvrm.xidd", "nvrm.xid"),
+        ("show", "gpu_fel_off_bus", "gpu_fell_off_bus"),
+        ("show", "hardware/gpu_xid79", "hardware/gpu_xid_79"),
+        ("test", "gpu_fel_off_bus", "gpu_fell_off_bus"),
+    ],
+)
+def test_an_id_that_does_not_exist_is_answered_with_those_spelled_like_it(
+    command: str, wanted: str, meant: str
+) -> None:
+    done = rules(command, wanted)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{wanted}; did you mean {meant}" in done.stderr
+    assert "`rootrank rules list` has all" in done.stderr
+
+
+def test_an_id_like_no_other_is_answered_with_how_to_list_all() -> None:
+    assert (
+        rules("show", "xyzzyq").stderr == "rootrank: no signal, event or rule xyzzyq; `rootrank rules list` has all\n"
+    )

@@ -34,6 +34,7 @@ def diagnose(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --html replace a file that is no such page.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print every step of long chains.")] = False,
     node: Annotated[str, typer.Option(help="Node of files that do not say theirs.")] = "",
     processes: Annotated[
         int | None,
@@ -44,11 +45,12 @@ def diagnose(
 
     Works out from the content what each file is; a rootrank.toml in the folder can state nodes, ranks and clocks.
 
-    Exit code 0: no incident, 1: incident found, 2: usage, 3: input that cannot be read.
+    Exit code 0: no incident, 1: incident found, 2: usage, 3: an input cannot be read, or none is a log.
 
     \b
     Examples:
       rootrank diagnose ./logs
+      rootrank diagnose ./logs --full
       rootrank diagnose ./logs --json
       rootrank diagnose kern.log rank*.log
       rootrank diagnose ./logs --html
@@ -62,16 +64,12 @@ def diagnose(
         typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     folder, diagnosis = _diagnosed(paths, node, processes)
-    _print(diagnosis, _read(folder), as_json=as_json)
+    _print(diagnosis, _read(folder), as_json=as_json, full=full)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
-        nothing = f"no log to read in {', '.join(map(str, paths))}"
-        if diagnosis.gaps:
-            typer.echo(f"rootrank: {visible(nothing)}; what is there is named under gaps", err=True)
-        else:
-            problems.append(nothing)
+        problems.append(f"no log to read in {', '.join(map(str, paths))}")
     if html is not None:
-        problems += _write_page(diagnosis, html, paths)
+        problems += _write_page(diagnosis, html, paths, is_read=bool(folder.nodes))
     for problem in problems:
         typer.echo(f"rootrank: {visible(problem)}", err=True)
     raise typer.Exit(UNREADABLE if problems else FOUND if diagnosis.incidents else 0)
@@ -101,12 +99,12 @@ def _lost(error: WorkerLostError) -> typer.Exit:
     return typer.Exit(UNREADABLE)
 
 
-def _write_page(diagnosis: Diagnosis, file: Path, paths: list[Path]) -> list[str]:
+def _write_page(diagnosis: Diagnosis, file: Path, paths: list[Path], *, is_read: bool) -> list[str]:
     """Write the page and say so; what went wrong, if it did."""
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
     read = listed([visible(str(path)) for path in paths])
     try:
-        write_page(file, render_html(diagnosis.incidents, gaps, diagnosis.notes, read=read))
+        write_page(file, render_html(diagnosis.incidents, gaps, diagnosis.notes, read=read, is_read=is_read))
     except OSError as error:
         return [f"cannot write the page to {file}: {error.strerror}; name a file in a folder you may write"]
     typer.echo(f"rootrank: wrote {visible(str(file))}", err=True)
@@ -118,18 +116,21 @@ def _notes(diagnosis: Diagnosis) -> list[str]:
 
 
 def _read(folder: FolderPlan) -> str:
-    """How much was read."""
+    """How much was read; nothing where no file is a log."""
     kinds = {source.path: source.kind for node in folder.nodes for source in node.sources}
     kernels = sum(kind == "kernel" for kind in kinds.values())
     return f"{counted(len(kinds), 'file')} ({counted(kernels, 'kernel log')})" if kinds else ""
 
 
-def _print(diagnosis: Diagnosis, read: str, *, as_json: bool) -> None:
+def _print(diagnosis: Diagnosis, read: str, *, as_json: bool, full: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(diagnosis.shape(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()
         return
     look = look_of(sys.stdout)
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
-    text = render_diagnosis(diagnosis.incidents, gaps, _notes(diagnosis), read=read, width=look.width, color=look.color)
+    text = render_diagnosis(
+        diagnosis.incidents, gaps, _notes(diagnosis), read=read, is_read=bool(read), full=full, width=look.width,
+        color=look.color,
+    )  # fmt: skip
     sys.stdout.write(text)

@@ -16,8 +16,9 @@ from pipeline.drill.generate import MAX_RANKS, MIN_RANKS, Options, folder_name, 
 from pipeline.drill.registry import chains
 from pipeline.drill.scoring import Score
 from pipeline.incidents import DEFAULT_URL
+from pipeline.near import near
 from pipeline.replay import ReplayError, work_dir
-from pipeline.report.words import visible
+from pipeline.report.words import listed, visible
 from pipeline.web.client import FeedClient, FeedRefusedError, FeedUnreachableError
 from schemas.topics import RAW
 
@@ -88,11 +89,23 @@ def _fail(text: str, code: int) -> None:
 
 def _check(chain: str, ranks: int, gpus_per_node: int) -> None:
     if chain and chain not in names():
-        _fail(f"no chain {chain!r}: use one of {', '.join(names())}", USAGE)
+        _fail(f"no chain {chain!r}: {_meant(chain)} `rootrank drill --list` tells what each is", USAGE)
     if gpus_per_node not in (0, 4, 8):
         _fail(f"--gpus-per-node {gpus_per_node}: use 8 or 4", USAGE)
     if ranks and (not MIN_RANKS <= ranks <= MAX_RANKS or ranks % 8):
         _fail(f"--ranks {ranks}: use a multiple of 8 from {MIN_RANKS} to {MAX_RANKS}", USAGE)
+
+
+def _meant(chain: str) -> str:
+    """A hint for who named a variant of a chain or misspelled one of them, else all chains."""
+    of = {one.variant: name for name, told in chains().items() for one in told}
+    if chain in of:
+        return f"it is a variant of {of[chain]}, use --chain {of[chain]}; the seed chooses the variant."
+    same = [name for name in names() if name.lower() == chain.lower()]
+    # Of numbers every one is like every other.
+    like = [*same, *near(chain, (name for name in names() if not name[1:].isdigit()))]
+    like += [f"{of[variant]} (variant {variant})" for variant in near(chain, of)]
+    return f"did you mean {listed(like)}?" if like else f"use one of {', '.join(names())}."
 
 
 def _list(as_json: bool) -> None:

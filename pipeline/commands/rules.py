@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import orjson
@@ -15,9 +15,10 @@ from pipeline.core.causes import Rule, RuleSet
 from pipeline.folder import FolderPlan, missing_in, plan
 from pipeline.logfiles import UnreadableFileError, lines, open_log
 from pipeline.manifest import ManifestError
+from pipeline.near import near
 from pipeline.objects import object_lines
 from pipeline.report import look_of
-from pipeline.report.words import visible
+from pipeline.report.words import listed, visible
 from pipeline.rulebook import rules_text
 from pipeline.rulebook.checks import Problem, lint, played_rules, played_signals
 from pipeline.rulebook.explain import explain, shape
@@ -102,10 +103,9 @@ def show(
     found: list[Signal | Rule] = [s for s in known.signals if id_ in (s.id, s.event)]
     found += [rule for rule in rules.rules if id_ in (rule.id, rule.class_)]
     if not found:
-        close = sorted(s.id for s in known.signals if id_ in s.id or s.id in id_)[:8]
-        hint = f"; did you mean {', '.join(close)}?" if close else "; `rootrank rules list` has all"
-        typer.echo(f"rootrank: no signal, event or rule {visible(id_)}{hint}", err=True)
-        raise typer.Exit(USAGE)
+        names = {name for signal in known.signals for name in (signal.id, signal.event)}
+        names |= {name for rule in rules.rules for name in (rule.id, rule.class_)}
+        _unknown(f"no signal, event or rule {id_}", near(id_, names))
     if as_json:
         _json([_shape(one) for one in found])
         return
@@ -139,10 +139,11 @@ def run_tests(
     known, rules = _loaded()
     wanted = set(ids or ())
     signal_ids = {s.id for s in known.signals} | {s.event for s in known.signals} | set(known.files)
-    unknown = wanted - signal_ids - {rule.id for rule in rules.rules}
+    names = signal_ids | {rule.id for rule in rules.rules}
+    unknown = sorted(wanted - names)
     if unknown:
-        typer.echo(f"rootrank: no signal, event, file or rule {visible(', '.join(sorted(unknown)))}", err=True)
-        raise typer.Exit(USAGE)
+        close = dict.fromkeys(name for id_ in unknown for name in near(id_, names))
+        _unknown(f"no signal, event, file or rule {', '.join(unknown)}", list(close))
     problems = list(played_signals(known, wanted)) if not wanted or wanted & signal_ids else []
     problems += played_rules(rules, wanted)
     _report(problems, f"{len(known.signals)} signals and {len(rules.rules)} rules", as_json=as_json)
@@ -239,6 +240,12 @@ def _standard_input() -> Iterator[str]:
         typer.echo("rootrank: give a line as an argument, or lines on standard input", err=True)
         raise typer.Exit(USAGE)
     yield from (body_of(data)[0] for _, data, _ in lines(sys.stdin.buffer))
+
+
+def _unknown(text: str, close: list[str]) -> NoReturn:
+    hint = f"did you mean {listed(close)}? " if close else ""
+    typer.echo(f"rootrank: {visible(text)}; {hint}`rootrank rules list` has all", err=True)
+    raise typer.Exit(USAGE)
 
 
 def _loaded() -> tuple[SignalSet, RuleSet]:

@@ -68,7 +68,7 @@ def store(
     """
     from pipeline import metrics
     from pipeline.store import readings
-    from pipeline.store.clickhouse import settings_from_url
+    from pipeline.store.settings import settings_from_url
     from pipeline.store.sink import SinkSettings, StoreSink
 
     _log_to_stderr()

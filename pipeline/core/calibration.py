@@ -5,30 +5,35 @@ Rules say how much their root proves. What such an estimate is worth was measure
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final, Literal
 
 from msgspec import Struct
 
-# What a verdict names: a cause; who stopped, but no cause; neither.
-Kind = Literal["cause", "silent", "unknown"]
+from schemas.records import Coverage
+
+# What a verdict names: a cause; a cause where a whole kind of log is missing; who stopped, but no cause; neither.
+Kind = Literal["cause", "partial", "silent", "unknown"]
 # An estimate, and the share of verdicts with it that were right.
 Point = tuple[float, float]
 # Nothing is so sure or so wrong that no later case could tell.
 MOST: Final = 0.99
 # How much of the order of estimates stays among those that were as often right.
 SLOPE: Final = 0.1
+_NONE: Final = Coverage(expected=0, seen=0)
 
 
 class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Points by rising estimate; between two of them the line that joins them. Without points an estimate stands.
 
-    `on`: what it was measured on. `silent`: of verdicts that name who stopped, without a cause; `unknown`: neither.
+    `on`: what it was measured on. `partial`: of verdicts that name a cause although of all nodes no kernel log, or no
+    log of the job, was read; `silent`: of those that name who stopped, without a cause; `unknown`: neither.
     """
 
     on: str = ""
     cause: list[Point] = []
+    partial: list[Point] = []
     silent: list[Point] = []
     unknown: list[Point] = []
 
@@ -42,6 +47,18 @@ class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             return points[min(after, len(points) - 1)][1]
         (x0, y0), (x1, y1) = points[after - 1], points[after]
         return y0 + (y1 - y0) * (estimate - x0) / (x1 - x0)
+
+
+def kind_of(class_: str, coverage: Mapping[str, Coverage], *, names_somebody: bool) -> Kind:
+    """What a verdict names, and from what it was concluded."""
+    if class_.startswith("unknown/"):
+        return "silent" if names_somebody else "unknown"
+    return "partial" if missing_kinds(coverage) else "cause"
+
+
+def missing_kinds(coverage: Mapping[str, Coverage]) -> list[str]:
+    """The kinds of log of which no node's was read; where no node is known nobody knows whose are read."""
+    return [kind for kind in ("application", "kernel") if not coverage.get(kind, _NONE).seen]
 
 
 def fitted(verdicts: Sequence[tuple[float, bool]]) -> list[Point]:

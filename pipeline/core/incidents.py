@@ -2,11 +2,12 @@
 
 from collections import Counter
 from datetime import UTC, datetime
+from string import Formatter
 from typing import Final
 
 import msgspec
 
-from pipeline.core.calibration import Kind
+from pipeline.core.calibration import kind_of
 from pipeline.core.causes import Rule, RuleSet
 from pipeline.core.chains import Step
 from pipeline.core.code_path import failure_of, repeats
@@ -14,6 +15,7 @@ from pipeline.core.conclusion import Conclusion
 from pipeline.core.derived.flight import WAITERS as FLIGHT_WAITERS
 from pipeline.core.episodes import Episode
 from pipeline.core.marks import STALLED
+from pipeline.core.operator_lines import operator_lines
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, runs_again, saved_of
 from pipeline.core.signs import FAILURES, STALLS, WAITERS
@@ -41,6 +43,8 @@ from schemas.vocabulary import EdgeOrder, IncidentSeverity, Phase, Run, VerdictS
 MAX_STEPS: Final = 30
 MAX_RANKS_NAMED: Final = 64
 MAX_KEPT: Final = 8
+# How lines about a memory module name it: by its label in EDAC, by its sensor in the BMC's log.
+_PARTS: Final = ("dimm", "sensor")
 _KEEP_FIRST: Final = {"root": 0, "cascade": 1, "symptom": 2, "context": 3}
 
 
@@ -67,7 +71,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
     rule = conclusion.rule
     groups = _folded(conclusion)
     root = conclusion.steps[0].item.episode.first
-    sure = confidence_of(conclusion, frame.rules)
+    sure = confidence_of(conclusion, frame)
     culprits = [_culprit(entity, sure) for entity in conclusion.culprits]
     stall_ns = _stall_start(conclusion)
     # Without a cause the stall is all that is known of the beginning; its reports come later.
@@ -98,7 +102,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         culprits=culprits,
         why_unknown=conclusion.why_unknown,
         confidence=round(sure, 3),
-        alternatives=[_alternative(other, conclusion, frame.rules) for other in conclusion.alternatives],
+        alternatives=[_alternative(other, conclusion, frame) for other in conclusion.alternatives],
         phase=_phase(conclusion, frame, root),
         interruption=rule.interruption if rule else "hang",
         chain=[_chain_step(number, group, conclusion) for number, group in enumerate(groups, 1)],
@@ -106,7 +110,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         blast_radius=_blast_radius(conclusion, frame),
         suppressed=_suppressed(groups, conclusion),
         explanation=_explanation(conclusion, frame, culprits),
-        action=_action(rule, culprits),
+        action=_action(incident_id, conclusion, frame, culprits),
         recovery=_recovery(conclusion, frame, root, last.end_ns if last else None),
         coverage=frame.coverage,
         failure=failure_of(conclusion.root_item.episode.first),
@@ -258,16 +262,16 @@ def _culprit(entity: Entity, confidence: float) -> Culprit:
     return Culprit(**msgspec.structs.asdict(entity), confidence=round(confidence, 3))
 
 
-def confidence_of(conclusion: Conclusion, rules: RuleSet) -> float:
+def confidence_of(conclusion: Conclusion, frame: Frame) -> float:
     """How often such a conclusion is right: of rivals that nothing tells apart each has its share."""
-    kind: Kind = "cause" if conclusion.rule is not None else "silent" if conclusion.culprits else "unknown"
-    return rules.calibration.of(conclusion.confidence, kind) / conclusion.rivals
+    kind = kind_of(conclusion.class_, frame.coverage, names_somebody=bool(conclusion.culprits))
+    return frame.rules.calibration.of(conclusion.confidence, kind) / conclusion.rivals
 
 
-def _alternative(other: Conclusion, main: Conclusion, rules: RuleSet) -> Alternative:
+def _alternative(other: Conclusion, main: Conclusion, frame: Frame) -> Alternative:
     """Another reading: the alternatives share what the main one leaves."""
-    left = (1 - confidence_of(main, rules)) / len(main.alternatives)
-    sure = left * confidence_of(other, rules)
+    left = (1 - confidence_of(main, frame)) / len(main.alternatives)
+    sure = left * confidence_of(other, frame)
     return Alternative(
         class_=other.class_,
         culprits=[_culprit(e, sure) for e in other.culprits],
@@ -340,17 +344,36 @@ def _printer(step: Step) -> int | None:
     return subject.rank if subject.rank is not None else step.item.episode.first.subject.rank
 
 
-def _action(rule: Rule | None, culprits: list[Culprit]) -> Action:
+def _action(incident_id: str, conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) -> Action:
+    rule = conclusion.rule
     if rule is None:
         nodes = sorted({culprit.node for culprit in culprits if culprit.node})
         kept = f"keep {', '.join(nodes[:MAX_KEPT])} out of use" if nodes else "keep the logs of all ranks and nodes"
         return Action(kind="none", why=f"no cause is known; {kept} until what would decide is gathered")
+    sure = culprits if conclusion.rivals == 1 else []
+    reason = f"rootrank {conclusion.class_}, incident {incident_id}"
     return Action(
         kind=rule.action.kind,
-        target=_filled(rule.action.target, culprits),
+        target=_target(rule, conclusion, culprits),
         why=_filled(rule.action.why, culprits),
         reference=rule.action.reference,
+        commands=operator_lines(rule.action.kind, sure, frame.episodes, run=frame.run, reason=reason),
     )
+
+
+def _target(rule: Rule, conclusion: Conclusion, culprits: list[Culprit]) -> str:
+    """What the action is done to. Where no line names the part, it is its node; where not even that, nothing."""
+    template, blamed = rule.action.target, culprits[0] if culprits else Culprit()
+    said = [step.item.episode.attributes for step in conclusion.steps if step.role in ("root", "cascade")]
+    part = next((one[name] for one in said for name in _PARTS if name in one), None)
+    known = msgspec.structs.asdict(blamed) | {"part": part, "who": culprits or None, "gpu": culprits or None}
+    if any(known[name] is None for name in _names(template)):
+        return blamed.node if blamed.node and template.startswith("{node} ") else ""
+    return _filled(template, culprits, part)
+
+
+def _names(template: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(template) if name]
 
 
 def _explanation(conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) -> str:
@@ -420,10 +443,11 @@ class _Identifiers(dict[str, object]):
         return _UNNAMED.get(key, "?")
 
 
-def _filled(template: str, culprits: list[Culprit]) -> str:
+def _filled(template: str, culprits: list[Culprit], part: str | None = None) -> str:
     """A rule's sentence with the first culprit's identifiers. `{who}` is the process or device, `{gpu}` the GPU."""
+    named = _Identifiers({"part": part} if part else {})
     if not culprits:
-        return template.replace("{who}", "an unknown process or device").format_map(_Identifiers())
+        return template.replace("{who}", "an unknown process or device").format_map(named)
     known = {k: v for k, v in msgspec.structs.asdict(culprits[0]).items() if v is not None}
     who = [f"rank {known['rank']}"] if "rank" in known else []
     if "pci_bus_id" in known:
@@ -439,7 +463,8 @@ def _filled(template: str, culprits: list[Culprit]) -> str:
     if "rank" in known:
         bus = f"the GPU of rank {known['rank']}" + (f" ({bus})" if "pci_bus_id" in known else "")
     gpu = f"{bus}{place}"
-    return template.format_map(_Identifiers({**known, "who": " ".join(who) or "a process", "gpu": gpu}))
+    named |= {**known, "who": " ".join(who) or "a process", "gpu": gpu}
+    return template.format_map(named)
 
 
 def _phase(conclusion: Conclusion, frame: Frame, root: Event) -> Phase:

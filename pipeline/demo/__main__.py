@@ -5,6 +5,8 @@ Keeps serving on a terminal; exits 0 by itself when it is not one, or with ONCE=
 
 import logging
 import os
+import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -44,9 +46,11 @@ def main() -> int:
                 if incident is None:
                     _say(f"no settled incident after {SETTLE_S:.0f} s; the logs are in {data}/services")
                     return FAILED
-                _show(incident, addresses)
+                look = look_of(sys.stdout)
+                sys.stdout.write("\n" + render_text(incident, width=look.width, color=look.color))
+                sys.stdout.write("\n" + (where_to_look(addresses) if serve else how_to_look_again(data)))
+                sys.stdout.flush()
                 if serve:
-                    _show_shell(addresses)
                     _serve(stack, stop)
             finally:
                 _say("stopping …")
@@ -86,16 +90,29 @@ def _wait_settled(feed: FeedClient, run_id: str) -> Incident | None:
     return None
 
 
-def _show(incident: Incident, addresses: Addresses) -> None:
-    look = look_of(sys.stdout)
-    sys.stdout.write("\n" + render_text(incident, width=look.width, color=look.color))
-    sys.stdout.write(f"\nfeed    {addresses.web}/?run=replay\nSQL     {addresses.clickhouse_url}\n")
-    sys.stdout.flush()
+def where_to_look(addresses: Addresses) -> str:
+    """What can be opened and asked while the demo serves."""
+    return (
+        f"feed    {addresses.web}/?run=replay\nSQL     {addresses.clickhouse_url}\n"
+        f"in another shell:\n  {addresses.exports}\n  {_rootrank()} query --list\n"
+    )
 
 
-def _show_shell(addresses: Addresses) -> None:
-    sys.stdout.write(f"in another shell:\n  {addresses.exports}\n  rootrank query --list\n")
-    sys.stdout.flush()
+def how_to_look_again(data: Path) -> str:
+    """Where the demo ends at once nothing answers any more; what it stored is kept."""
+    return (
+        "Everything that was started stops now. To look at the page and ask the tables, run `make demo` on a terminal\n"
+        f"without ONCE=1, or serve what was stored again: {_rootrank()} up --data {shlex.quote(str(data))}\n"
+    )
+
+
+def _rootrank() -> str:
+    """How this installation's command is called from here."""
+    beside = Path(sys.executable).with_name("rootrank")
+    if not beside.exists() or shutil.which("rootrank") == str(beside):
+        return "rootrank"
+    below = beside.is_relative_to(Path.cwd())
+    return shlex.quote(str(beside.relative_to(Path.cwd()) if below else beside))
 
 
 def _serve(stack: Stack, stop: threading.Event) -> None:

@@ -1,6 +1,7 @@
 """One incident as HTML: one sentence and what to do first, the proof below. The same on the web page and in a file."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from pipeline.report import words
 from pipeline.report.legend import legend
@@ -10,6 +11,8 @@ from schemas.records import Alternative, ChainStep, Culprit, Incident
 
 Link = Callable[[str], str | None]
 """From an incident's id to the address of its page or place; None where it has none."""
+
+_WIDE: Final = ("Sure", "Stands", "Labels")
 
 
 def render_article(incident: Incident, link: Link) -> Html:
@@ -30,12 +33,14 @@ def render_article(incident: Incident, link: Link) -> Html:
 
 def badges(incident: Incident) -> Html:
     """Severity, state and origin as words; colour only repeats them."""
-    settled = "settled" if incident.verdict == "settled" else "may still change"
+    final = "final" if incident.verdict == "settled" else "may still change"
+    # A post-mortem is worked out from all that was given, and nobody closes it.
+    is_news = incident.run != "post_mortem"
     return tag(
         "p",
         tag("strong", incident.severity, class_="severity"),
-        tag("span", incident.state, class_=f"badge state-{incident.state}"),
-        tag("span", settled, class_=f"badge {incident.verdict}"),
+        tag("span", incident.state, class_=f"badge state-{incident.state}") if is_news else None,
+        tag("span", final, class_=f"badge {incident.verdict}") if is_news else None,
         tag("span", incident.run.replace("_", "-"), class_="badge run") if incident.run != "live" else None,
         tag("span", "synthetic", class_="badge run") if incident.synthetic else None,
         class_="badges",
@@ -114,6 +119,7 @@ def _action(incident: Incident) -> Html:
         "section",
         tag("h2", "Do now"),
         tag("p", tag("strong", words.do_now(action) + "."), f" {words.sentence(action.why)}" if action.why else None),
+        *(tag("pre", line) for line in action.commands),
         _recovery(incident),
         tag("p", "See ", _reference(action.reference), class_="quiet") if action.reference else None,
         class_="do",
@@ -247,14 +253,15 @@ def _facts(incident: Incident) -> Html:
         ("Ended", words.clock(incident.ended_at)),
         ("Watched", ", ".join(words.watched(incident.coverage))),
         ("Sure", words.sure_line(incident)),
+        ("Stands", words.standing(incident)),
         ("Class", incident.class_),
         ("Cluster", incident.cluster),
-        ("Incident", f"{incident.incident_id}, revision {incident.revision}"),
+        ("Incident", incident.incident_id),
         ("Engine", f"{incident.engine.version}, rules {incident.engine.rules_digest[:12]}"),
         ("Labels", ", ".join(incident.labels)),
     )
     pairs = (
-        tag("div", tag("dt", name), tag("dd", value), class_="wide" if name == "Labels" else None)
+        tag("div", tag("dt", name), tag("dd", value), class_="wide" if name in _WIDE else None)
         for name, value in facts if value
     )  # fmt: skip
     return tag("section", tag("h2", "Facts"), tag("dl", *pairs), class_="facts")

@@ -55,10 +55,12 @@ def style_sheet() -> str:
     return (files("pipeline") / "web" / "static" / "rootrank.css").read_text(encoding="utf-8")
 
 
-def render_html(incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[Note], *, read: str = "") -> str:
+def render_html(
+    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[Note], *, read: str = "", is_read: bool = True
+) -> str:
     """A page that needs nothing else: no script, no other file, and a policy that forbids both.
 
-    `read`: what was diagnosed, in the reader's words.
+    `read`: what was diagnosed, in the reader's words; `is_read`: whether anything of it was a log.
     """
     style = style_sheet()
     policy = f"default-src 'none'; style-src 'sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
@@ -69,7 +71,7 @@ def render_html(incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Seque
         tag("meta", name="generator", content=f"{GENERATOR} {VERSION}"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", _title(incidents)),
+        tag("title", _title(incidents, is_read)),
         Html(f"<style>{style}</style>"),
     )
     body = tag(
@@ -77,7 +79,12 @@ def render_html(incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Seque
         tag("a", "Skip to what was found", class_="skip", href="#main"),
         tag("header", tag("span", "rootrank", class_="brand"), tag("span", _about(read), class_="about"), class_="bar"),
         tag(
-            "main", _overview(incidents, notes), *_articles(incidents), *_remarks(gaps, notes), class_="page", id="main"
+            "main",
+            _overview(incidents, notes, is_read),
+            *_articles(incidents),
+            *_remarks(gaps, notes),
+            class_="page",
+            id="main",
         ),
         tag(
             "footer", f"rootrank {VERSION} made this page; it holds all that it shows and loads nothing.", class_="foot"
@@ -90,9 +97,9 @@ def _about(read: str) -> str:
     return f"post-mortem of {words.shortened(read, 200)}" if read else "post-mortem"
 
 
-def _title(incidents: Sequence[Incident]) -> str:
+def _title(incidents: Sequence[Incident], is_read: bool) -> str:
     if not incidents:
-        return "No incident found"
+        return "No incident found" if is_read else "Nothing was read"
     first = f"{words.headline(incidents[0])}: {words.culprit_line(incidents[0])}"
     return first if len(incidents) == 1 else f"{first} (and {len(incidents) - 1} more)"
 
@@ -101,18 +108,22 @@ def _anchor(incident_id: str) -> str:
     return fragment(f"incident-{incident_id}")
 
 
-def _overview(incidents: Sequence[Incident], notes: Sequence[Note]) -> Html:
+def _overview(incidents: Sequence[Incident], notes: Sequence[Note], is_read: bool) -> Html:
     if not incidents:
-        said = (
-            "What ended here has a reason that is no fault."
-            if notes
-            else "Nothing in what was read proves that something broke."
-        )
-        return tag("section", tag("h1", "No incident found"), tag("p", said, class_="sentence"), class_="quiet-end")
+        return _quiet(notes, is_read)
     if len(incidents) == 1:
         return joined()
     rows = tag("ol", *(render_row(incident, _anchor) for incident in incidents), class_="feed")
     return joined(tag("h1", words.counted(len(incidents), "incident"), class_="all"), rows)
+
+
+def _quiet(notes: Sequence[Note], is_read: bool) -> Html:
+    said = "Nothing in what was read proves that something broke."
+    if not is_read:
+        said = "Whether there was an incident is not known."
+    elif notes:
+        said = "What ended here has a reason that is no fault."
+    return tag("section", tag("h1", _title((), is_read)), tag("p", said, class_="sentence"), class_="quiet-end")
 
 
 def _articles(incidents: Sequence[Incident]) -> list[Html]:

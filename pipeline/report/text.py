@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.report import words
+from pipeline.report.folding import folded
 from schemas.records import ChainStep, Gap, Incident
 
 _SEVERITY_STYLE: Final = {
@@ -24,7 +25,7 @@ _LINE_LIMIT: Final = 480
 
 def render_text(incident: Incident, *, width: int = 80, color: bool = False) -> str:
     """One incident as text that a person can act on in ten seconds. Control characters of log lines are spelled out."""
-    return _printed(_blocks(incident, width), width, color)
+    return _printed(_blocks(incident, width, full=True), width, color)
 
 
 def render_table(incidents: Sequence[Incident], *, width: int = 80, color: bool = False) -> str:
@@ -43,18 +44,22 @@ def render_table(incidents: Sequence[Incident], *, width: int = 80, color: bool 
 
 
 def render_diagnosis(
-    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str], *, read: str = "", width: int = 80,
-    color: bool = False,
+    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str], *, read: str = "", is_read: bool = True,
+    full: bool = False, width: int = 80, color: bool = False,
 ) -> str:  # fmt: skip
-    """Everything that `diagnose` found: incidents, then notes, then what could not be read. `read`: in how much."""
+    """Everything that `diagnose` found: incidents, then notes, then what could not be read. `read`: in how much;
+    `is_read`: whether in anything at all. `full`: with all steps of long chains.
+    """
     blocks: list[RenderableType] = []
     for number, incident in enumerate(incidents):
         if number:
             blocks.append(Text("─" * width + "\n", style="dim"))
-        blocks += _blocks(incident, width)
+        blocks += _blocks(incident, width, full=full)
     if not incidents:
         where = f" in {read}" if read else ""
         said = f"No fault found{where}: the job ended for another reason." if notes else f"No incident found{where}."
+        if not is_read:
+            said = "Nothing was read: whether there was an incident is not known."
         blocks.append(Text(said, style="bold"))
     blocks += _section("NOTES", [words.visible(note) for note in notes])
     blocks += _section("NOT READ OR LOST", [words.gap_line(gap) for gap in gaps])
@@ -68,7 +73,7 @@ def _printed(blocks: Iterable[RenderableType], width: int, color: bool) -> str:
         markup=False, emoji=False, legacy_windows=False, _environ={},
     )  # fmt: skip
     for block in blocks:
-        console.print(block, soft_wrap=False)
+        console.print(block, soft_wrap=isinstance(block, Text) and bool(block.no_wrap))
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
@@ -90,11 +95,11 @@ def _severity(incident: Incident) -> Text:
     return Text(incident.severity.upper(), style=_SEVERITY_STYLE[incident.severity])
 
 
-def _blocks(incident: Incident, width: int) -> list[RenderableType]:
+def _blocks(incident: Incident, width: int, *, full: bool) -> list[RenderableType]:
     return [
         *_top(incident),
         *_action(incident),
-        *_chain(incident, width),
+        *_chain(incident, width, full=full),
         *_section("NOT WATCHED", words.unwatched_lines(incident)),
         *_section("NOT THE NETWORK", [words.visible(t) for t in [incident.not_network_because] if t]),
         *_section("LESS LIKELY", _alternatives(incident)),
@@ -135,19 +140,36 @@ def _action(incident: Incident) -> list[RenderableType]:
         order.append(f"\n{recovery}.", style="not bold")
     if incident.action.reference:
         order.append(f"\nSee {words.visible(incident.action.reference)}", style="not bold dim")
-    return [Text(), _named("do now", order, style="bold green")]
+    # A line to paste is one line, however wide the terminal is.
+    lines = [Text(f"{' ' * 10}{words.visible(line)}", no_wrap=True) for line in incident.action.commands]
+    return [Text(), _named("do now", order, style="bold green"), *lines]
 
 
-def _chain(incident: Incident, width: int) -> list[RenderableType]:
+def _chain(incident: Incident, width: int, *, full: bool) -> list[RenderableType]:
     if not incident.chain:
         return []
     day = words.first_day(incident)
     because = words.because(incident)
     blocks: list[RenderableType] = [Text(), Text(f"HOW IT WENT  {day} UTC" if day else "HOW IT WENT", style="bold")]
-    for step in incident.chain:
+    hidden = 0
+    for step in incident.chain if full else folded(incident.chain):
+        if isinstance(step, list):
+            hidden += len(step)
+            blocks.append(_fold(step))
+            continue
         blocks.append(_step(step))
         blocks.append(Padding(_evidence(step, because.get(step.step, []), day, width), (0, 0, 0, 5)))
+    if hidden:
+        blocks.append(Text(f"     {hidden} of {len(incident.chain)} steps are folded; --full prints all", style="dim"))
     return blocks
+
+
+def _fold(steps: list[ChainStep]) -> RenderableType:
+    """A line for steps that are left out."""
+    first, last = steps[0], steps[-1]
+    where = words.listed([words.short(place) for place in dict.fromkeys(step.where for step in steps)], limit=3)
+    span, more = f"{first.step}-{last.step}", f"{len(steps)} more"
+    return Padding(Text(f"{span:>3}  {first.role:<9}{more:<13}{where}", style="dim"), 0)
 
 
 def _step(step: ChainStep) -> RenderableType:
@@ -185,19 +207,17 @@ def _alternatives(incident: Incident) -> list[str]:
 
 def _facts(incident: Incident) -> list[RenderableType]:
     watched = ", ".join(words.watched(incident.coverage))
-    folded = incident.suppressed.count
+    alike = incident.suppressed.count
     facts = [
         ("job", words.job_line(incident)),
         ("reach", words.reach_line(incident)),
         ("stopped", f"{incident.interruption}, in phase {incident.phase.replace('_', ' ')}"),
         ("watched", watched),
-        ("folded", f"{words.counted(folded, 'line')} like those of the chain" if folded else ""),
+        ("repeated", f"{words.counted(alike, 'line')} like those of the chain" if alike else ""),
         ("sure", words.sure_line(incident)),
         ("related", "; ".join(f"{words.visible(r.incident_id)}: {words.visible(r.why)}" for r in incident.related)),
-        (
-            "class",
-            f"{words.visible(incident.class_)}  {incident.verdict}, {incident.state}, revision {incident.revision}",
-        ),
+        ("stands", words.standing(incident)),
+        ("class", words.visible(incident.class_)),
         ("incident", f"{words.visible(incident.incident_id)}  {incident.run}, {words.visible(incident.cluster)}"),
     ]
     return [Text(), *(_named(name, Text(value, style="dim"), style="dim") for name, value in facts if value)]

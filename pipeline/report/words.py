@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from pipeline.core.calibration import missing_kinds
 from pipeline.report.class_words import CLASS_WORDS
 from schemas.records import Action, Coverage, Culprit, Gap, Incident, Recovery
+from schemas.vocabulary import IncidentState
 
 _UNITS: Final[tuple[tuple[int, int, str], ...]] = (
     # below this many ns, divided by, unit
@@ -50,6 +52,19 @@ ORDER_WORDS: Final[dict[str, str]] = {
     "certain": "order certain",
     "probable": "order probable",
     "concurrent": "clocks cannot order them",
+}
+
+_LACKS: Final[dict[tuple[str, ...], str]] = {
+    (): "",
+    ("kernel",): " without any kernel log",
+    ("application",): " without any log of the job",
+    ("application", "kernel"): " without the log of any known node",
+}
+_STATES: Final[dict[IncidentState, str]] = {
+    "open": "nothing says yet that it is over",
+    "resolved": "it is over",
+    "retracted": "it was taken back: harmless after all",
+    "superseded": "it is replaced",
 }
 
 TEXT_LIMIT: Final = 2_000
@@ -111,7 +126,22 @@ def counted(number: int, noun: str) -> str:
 def sure_line(incident: Incident) -> str:
     """What the percentages rest on; empty where they are the rules' own estimates."""
     on = incident.engine.calibrated_on
-    return f"percentages say how often such verdicts were right on {visible(on)}" if on else ""
+    if not on:
+        return ""
+    lacks = _LACKS[tuple(missing_kinds(incident.coverage))]
+    return f"percentages say how often such verdicts{lacks} were right on {visible(on)}; excerpts were not among them"
+
+
+def standing(incident: Incident) -> str:
+    """How final the verdict is, and whether it is over, in words."""
+    said = _STATES[incident.state]
+    if incident.superseded_by:
+        said += f" by incident {short(incident.superseded_by)}"
+    if incident.run == "post_mortem":
+        return "the verdict on all files that were given" + (f"; {said}" if incident.state != "open" else "")
+    is_final = incident.verdict == "settled"
+    final = "final, all lines of that time are in" if is_final else "may still change, lines are coming in"
+    return f"{final} (revision {incident.revision}); {said}"
 
 
 def percent(confidence: float) -> str:

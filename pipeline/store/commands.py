@@ -4,21 +4,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import orjson
 import typer
 
 from pipeline.store import migrations, queries
-from pipeline.store.clickhouse import (
-    DEFAULT_URL,
-    Store,
-    StoreSettings,
-    as_reader,
-    read_password,
-    reading_settings,
-    settings_from_url,
-)
 from pipeline.store.errors import (
     MigrationError,
     QueryFileError,
@@ -27,7 +18,12 @@ from pipeline.store.errors import (
     StoreSettingsError,
     StoreUnreachableError,
 )
+from pipeline.store.settings import DEFAULT_URL, StoreSettings, as_reader, read_password, settings_from_url
 from pipeline.store.tables_text import answer_json, answer_text, printable
+
+# The driver is imported where something is asked: to list the queries needs none.
+if TYPE_CHECKING:
+    from pipeline.store.clickhouse import Store
 
 EXIT_PROBLEM: Final = 1
 EXIT_USAGE: Final = 2
@@ -111,6 +107,8 @@ def migrate(
 
     Examples: rootrank migrate --status      rootrank migrate --dry-run      rootrank migrate
     """
+    from pipeline.store.clickhouse import Store
+
     with _errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
         store.ping()
@@ -155,7 +153,9 @@ def _first_word(text: str) -> str:
     return rest.split(None, 1)[0].partition("(")[0] if rest.strip() else ""
 
 
-def _reader(url: str, password_file: Path | None, user: str, user_password_file: Path | None) -> Store:
+def _reader(url: str, password_file: Path | None, user: str, user_password_file: Path | None) -> "Store":
+    from pipeline.store.clickhouse import Store, reading_settings
+
     settings: StoreSettings = settings_from_url(url, password_file=password_file)
     if not user:
         return Store(reading_settings(settings))

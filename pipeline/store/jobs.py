@@ -8,8 +8,9 @@ import msgspec
 
 from pipeline.core.launcher import Told
 from pipeline.store import queries
-from pipeline.store.clickhouse import Store, as_reader, read_password, reading_settings, settings_from_url
+from pipeline.store.clickhouse import Store, reading_settings
 from pipeline.store.history import JobHistory
+from pipeline.store.settings import as_reader, read_password, settings_from_url
 from schemas.records import Incident
 
 

@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from pipeline.store.clickhouse import Store
 from pipeline.store.errors import MigrationChangedError, MigrationError, MigrationLockedError, StoreRefusedError
 from pipeline.store.sqlfiles import MIGRATIONS, split_statements, statement
 from pipeline.store.tables import Table
+
+if TYPE_CHECKING:
+    from pipeline.store.clickhouse import Store
 
 log = logging.getLogger(__name__)
 
@@ -66,14 +68,14 @@ def load_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     return [found[number] for number in sorted(found)]
 
 
-def status(store: Store, migrations: list[Migration]) -> list[MigrationStatus]:
+def status(store: "Store", migrations: list[Migration]) -> list[MigrationStatus]:
     """Each migration of the files or of the database, by number. Changes nothing."""
     applied = _applied(store)
     known = {m.number: m for m in migrations}
     return [_state(number, known.get(number), applied.get(number)) for number in sorted(applied.keys() | known.keys())]
 
 
-def apply(store: Store, migrations: list[Migration]) -> list[Migration]:
+def apply(store: "Store", migrations: list[Migration]) -> list[Migration]:
     """Apply what is pending and return it. Creates the database where it is missing.
 
     Raises MigrationChangedError where an applied file has changed, before anything is done, and MigrationLockedError
@@ -93,7 +95,7 @@ def apply(store: Store, migrations: list[Migration]) -> list[Migration]:
     return todo
 
 
-def pending(store: Store, migrations: list[Migration]) -> list[Migration]:
+def pending(store: "Store", migrations: list[Migration]) -> list[Migration]:
     """What `apply` would apply. Raises MigrationChangedError as it does."""
     states = {state.number: state for state in status(store, migrations)}
     for state in states.values():
@@ -105,7 +107,7 @@ def pending(store: Store, migrations: list[Migration]) -> list[Migration]:
     return [m for m in migrations if states[m.number].state == "pending"]
 
 
-def _applied(store: Store) -> dict[int, tuple[str, str, str]]:
+def _applied(store: "Store") -> dict[int, tuple[str, str, str]]:
     database = store.settings.database
     if not store.rows(statement("has_schema_migrations"), {"database": database}, database="")[0][0]:
         return {}
@@ -124,7 +126,7 @@ def _state(number: int, file: Migration | None, applied: tuple[str, str, str] | 
 
 
 @contextmanager
-def _lock(store: Store) -> Iterator[None]:
+def _lock(store: "Store") -> Iterator[None]:
     _take_lock(store)
     try:
         yield
@@ -132,7 +134,7 @@ def _lock(store: Store) -> Iterator[None]:
         store.command(statement("drop_migration_lock"))
 
 
-def _take_lock(store: Store) -> None:
+def _take_lock(store: "Store") -> None:
     pause = threading.Event()
     for _ in range(int(LOCK_WAIT_S / 0.5)):
         try:

@@ -7,15 +7,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from msgspec import Struct
 
-from pipeline.store.clickhouse import Store
 from pipeline.store.errors import QueryFileError
 from pipeline.store.sqlfiles import QUERIES
 from schemas.vocabulary import Run
+
+if TYPE_CHECKING:
+    from pipeline.store.clickhouse import Store
 
 STORED_RUNS: Final[tuple[Run, ...]] = ("live", "replay", "drill")
 NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
@@ -101,12 +103,12 @@ def bind(query: NamedQuery, given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def run_query(store: Store, query: NamedQuery, given: Mapping[str, str]) -> Answer:
+def run_query(store: "Store", query: NamedQuery, given: Mapping[str, str]) -> Answer:
     """Run a named query with some of its parameters given as text."""
     return ask(store, query.text, bind(query, given))
 
 
-def other_runs(store: Store, query: NamedQuery, given: Mapping[str, str]) -> list[str]:
+def other_runs(store: "Store", query: NamedQuery, given: Mapping[str, str]) -> list[str]:
     """The runs under which a query that asked for one run finds rows, that one aside."""
     asked = bind(query, given).get("run")
     if not asked:
@@ -114,7 +116,7 @@ def other_runs(store: Store, query: NamedQuery, given: Mapping[str, str]) -> lis
     return [run for run in STORED_RUNS if run != asked and run_query(store, query, {**given, "run": run}).rows]
 
 
-def ask(store: Store, sql: str, parameters: Mapping[str, str] | None = None) -> Answer:
+def ask(store: "Store", sql: str, parameters: Mapping[str, str] | None = None) -> Answer:
     """Run any reading statement. Times keep their nine digits, as text."""
     answer = store.text(sql, parameters, "JSONCompact")
     if not answer.strip():

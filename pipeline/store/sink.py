@@ -20,10 +20,11 @@ from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from msgspec import Struct, field
 
 from pipeline.store.buffer import Block, Buffer, Place
-from pipeline.store.clickhouse import Store, StoreSettings
+from pipeline.store.clickhouse import Store
 from pipeline.store.errors import StoreError
 from pipeline.store.patience import StoppedError, persist
 from pipeline.store.rows import Delivery, rows_of
+from pipeline.store.settings import StoreSettings
 from pipeline.store.sqlfiles import statement
 from pipeline.store.tables import SINK_OFFSETS, TABLES
 from schemas.codec import UnreadableRecordError, decode

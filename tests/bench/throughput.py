@@ -14,7 +14,8 @@ from pipeline.agents.broker import TopicPlan, create_topics
 from pipeline.folder import plan
 from pipeline.reader import records
 from pipeline.replay import Replay, Settings
-from pipeline.store.clickhouse import Store, settings_from_url
+from pipeline.store.clickhouse import Store
+from pipeline.store.settings import settings_from_url
 from schemas.codec import encode
 from tests.bench.bare import SOURCE, TARGET
 from tests.bench.logs import write_folder

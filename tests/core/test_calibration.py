@@ -1,14 +1,17 @@
 """Confidence: from a rule's own estimate to how often such verdicts were right."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.calibration import MOST, Calibration, fitted
+from pipeline.core.calibration import MOST, Calibration, fitted, kind_of
+from pipeline.diagnose import diagnose
 from pipeline.drill.calibrate import Judged, as_toml, bins, error, fit
 from pipeline.rules import load_rules
+from schemas.records import Coverage
 from tests.core.concluding import concluded
 from tests.strategies import lost_gpu, placed, waited
 
@@ -57,10 +60,50 @@ def test_of_two_rivals_half_is_said_and_nothing_is_learnt() -> None:
     assert fit([pair, *([Judged(0.9, "cause", True)] * 8)]).cause == [(0.9, 0.9)]
 
 
+def _coverage(**seen: int) -> dict[str, Coverage]:
+    return {kind: Coverage(expected=2, seen=number) for kind, number in seen.items()}
+
+
+@pytest.mark.parametrize(
+    ("class_", "coverage", "names_somebody", "kind"),
+    [
+        ("hardware/nvme", _coverage(application=2, kernel=1), True, "cause"),
+        ("hardware/nvme", _coverage(application=2, kernel=0), True, "partial"),
+        ("hardware/nvme", _coverage(application=0, kernel=2), True, "partial"),
+        ("hardware/nvme", {}, True, "partial"),
+        ("unknown/silent_rank", _coverage(application=2, kernel=0), True, "silent"),
+        ("unknown/silent_rank", _coverage(application=2, kernel=2), False, "unknown"),
+    ],
+)
+def test_a_cause_without_a_whole_kind_of_log_is_of_its_own_kind(
+    class_: str, coverage: dict[str, Coverage], names_somebody: bool, kind: str
+) -> None:
+    assert kind_of(class_, coverage, names_somebody=names_somebody) == kind
+
+
+def test_without_a_whole_kind_of_log_what_is_sure_else_is_less_sure() -> None:
+    shipped = load_rules().calibration
+    sure = {rule.confidence for rule in load_rules().rules if rule.confidence >= 0.75}
+
+    assert all(shipped.of(one, "partial") < shipped.of(one, "cause") for one in sure)
+
+
+def test_a_kill_of_which_only_the_kernel_tells_is_no_sure_cause(tmp_path: Path) -> None:
+    kill = "2026-03-04T05:06:07.1+00:00 gx-02 kernel: Memory cgroup out of memory: Killed process 8812 (python3) "
+    (tmp_path / "kern.log").write_text(f"{kill}total-vm:9kB, anon-rss:6kB, file-rss:0kB, shmem-rss:0kB, UID:0\n")
+    (tmp_path / "other.log").write_text(
+        "2026-03-04T05:06:07.1+00:00 gx-03 kernel: NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.\n"
+    )
+    sure = {one.class_: one.confidence for one in diagnose([tmp_path]).incidents}
+
+    assert sure["resource/cgroup_oom"] < 0.7
+    assert sure["hardware/gpu_xid_79"] >= 0.9
+
+
 def test_the_file_that_ships_was_made_and_rises() -> None:
     shipped = load_rules().calibration
     assert shipped.on == "simulated incidents"
-    for points in (shipped.cause, shipped.silent, shipped.unknown):
+    for points in (shipped.cause, shipped.partial, shipped.silent, shipped.unknown):
         assert points
         assert all(x0 < x1 and y0 <= y1 for (x0, y0), (x1, y1) in pairwise(points))
     assert 'on = "simulated incidents"' in as_toml(shipped)

@@ -382,6 +382,19 @@ def test_a_kill_of_another_file_of_before_or_of_later_says_nothing_of_who_died()
     assert _killed(_kill(71, 100, kind="memcg"), _kill(75, 200)) == [(71, "p71")], "new kernels print one line"
 
 
+def _kinds(*events: Event) -> list[str]:
+    return [kind for item in _derived(*events) if (kind := item.episode.attributes.get("kind"))]
+
+
+def test_a_kill_of_which_only_machines_tell_may_be_anybodys() -> None:
+    kill = msgspec.structs.replace(_kill(71, 100, kind="memcg"), source_kind="kernel")
+    link = msgspec.structs.replace(event("ib.port.down", source="kern", offset=7), source_kind="kernel")
+
+    assert _kinds(kill, link) == ["memcg, unheard"]
+    assert _kinds(kill, event("train.step", source="log")) == ["memcg"]
+    assert _kinds(kill, event("nccl.init", source="rank0", rank=0, pid=800, role="context")) == ["memcg"]
+
+
 # --- a process that holds a processor -----------------------------------------------------------------------------
 
 

@@ -216,6 +216,35 @@ def test_an_incident_that_names_nobody_reads_as_a_sentence() -> None:
     assert "?" not in incident.action.target
 
 
+def test_an_action_on_a_part_that_no_line_names_is_one_on_its_node() -> None:
+    assert _one(lost_gpu("beta", bus="0000:5e:00.0"), waited(0, "alpha")).action.target == "beta GPU 0000:5e:00.0"
+    nameless = msgspec.structs.replace(lost_gpu("beta"), subject=Entity(node="beta"))
+    assert _one(nameless, waited(0, "alpha")).action.target == "beta"
+
+
+def test_an_action_on_what_no_line_names_has_no_target() -> None:
+    lost = event("disk.lost", source="dmesg", attributes={"what": "Removing after probe failure"}, role="cause")
+    incident = _one(msgspec.structs.replace(lost, node="", subject=Entity(), source_kind="kernel"))
+
+    assert (incident.action.kind, incident.action.target) == ("drain_node", "")
+
+
+def test_where_slurm_runs_the_node_the_action_has_a_line_that_names_the_incident() -> None:
+    incident = _one(lost_gpu("beta"), waited(0, "alpha"), event("slurm.node_failure", node="beta", offset=9))
+    reason = f"rootrank hardware/gpu_xid_79, incident {incident.incident_id}"
+
+    assert incident.action.commands == [f"scontrol update nodename=beta state=drain reason='{reason}'"]
+    assert _one(lost_gpu("beta"), waited(0, "alpha")).action.commands == []
+
+
+@pytest.mark.parametrize("name", ["CPU_SrcID#1_MC#1_Chan#0_DIMM#0", "{node}{0}"])
+def test_a_memory_module_is_named_as_the_line_names_it(name: str) -> None:
+    edac = event("host.edac", node="beta", source="kern", attributes={"kind": "UE", "dimm": name}, role="cause")
+    incident = _one(msgspec.structs.replace(edac, source_kind="kernel"), waited(0, "alpha"))
+
+    assert (incident.class_, incident.action.target) == ("hardware/host_memory", f"beta (memory module {name})")
+
+
 def test_braces_in_a_log_line_do_no_harm() -> None:
     odd = event("gpu.xid", node="{0.__class__}", source="kern", bus="0000:5e:00.0", attributes={"xid": "79"})
     incident = _one(odd, waited(0, "alpha"))

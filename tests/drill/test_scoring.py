@@ -172,6 +172,9 @@ def test_removed_files_are_named_in_the_truth_and_are_not_there(tmp_path: Path) 
     [
         ([], 2, "--out FOLDER, --score FOLDER, --live or --list"),
         (["--out", "x", "--chain", "C99"], 2, "no chain 'C99': use one of C1, C2"),
+        (["--out", "x", "--chain", "c10"], 2, "no chain 'c10': did you mean C10?"),
+        (["--out", "x", "--chain", "only_79"], 2, "it is a variant of C1, use --chain C1;"),
+        (["--out", "x", "--chain", "gsp_hnag"], 2, "did you mean C8 (variant gsp_hang)?"),
         (["--out", "x", "--ranks", "12"], 2, "multiple of 8 from 8 to 16384"),
         (["--out", "x", "--gpus-per-node", "3"], 2, "use 8 or 4"),
         (["--score", "/nonexistent"], 3, "make some with"),

@@ -9,7 +9,8 @@ import pytest
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.store import migrations
-from pipeline.store.clickhouse import Store, settings_from_url
+from pipeline.store.clickhouse import Store
+from pipeline.store.settings import settings_from_url
 from tests.e2e.fleet import Fleet
 
 

@@ -15,7 +15,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pipeline.diagnose import diagnose
 from pipeline.folder import plan
 from pipeline.replay import Replay, Settings
-from pipeline.store.clickhouse import Store, settings_from_url
+from pipeline.store.clickhouse import Store
+from pipeline.store.settings import settings_from_url
 from schemas.codec import decode
 from schemas.records import DELIVERY_FIELDS, Incident
 from tests.polling import until

@@ -217,3 +217,11 @@ def test_incidents_as_they_come_from_the_wire_are_drawn(name: str) -> None:
     marks = [a["aria-label"] for tag, a in page.tags if tag == "a" and "mark" in a.get("class", "")]
     assert len(marks) == len(found.chain)
     assert all(step.event in mark for step, mark in zip(found.chain, sorted(marks, key=_number), strict=True))
+
+
+def test_lines_to_paste_stand_as_text_below_what_to_do() -> None:
+    line = "kubectl cordon n1 <b>&"
+    found = fleet()
+    source = render_html([replace(found, action=replace(found.action, commands=[line, "a\x1bb"]))], [], [])
+
+    assert "<pre>kubectl cordon n1 &lt;b&gt;&amp;</pre><pre>a\\x1bb</pre>" in source

@@ -13,8 +13,9 @@ import pytest
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.store import migrations
 from pipeline.store.buffer import Buffer
-from pipeline.store.clickhouse import Store, StoreSettings, settings_from_url
+from pipeline.store.clickhouse import Store
 from pipeline.store.rows import Delivery, rows_of
+from pipeline.store.settings import StoreSettings, settings_from_url
 from pipeline.store.tables import TABLES
 
 

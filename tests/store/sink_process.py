@@ -4,7 +4,7 @@ import logging
 import sys
 import threading
 
-from pipeline.store.clickhouse import settings_from_url
+from pipeline.store.settings import settings_from_url
 from pipeline.store.sink import SinkSettings, StoreSink
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """`sql`, `query` and `migrate` at the command line."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +14,10 @@ from typer.testing import CliRunner, Result
 
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.store import commands
-from pipeline.store.clickhouse import Store, as_reader, read_password, reading_settings, settings_from_url
+from pipeline.store.clickhouse import Store, reading_settings
 from pipeline.store.errors import StoreRefusedError, StoreSettingsError
 from pipeline.store.queries import Answer
+from pipeline.store.settings import as_reader, read_password, settings_from_url
 from pipeline.store.tables import SINK_OFFSETS
 from pipeline.store.tables_text import answer_json, answer_text, printable
 from schemas import records as r
@@ -243,3 +246,33 @@ def test_the_driver_keeps_quiet_about_an_engine_that_is_away(run: Run, caplog: p
     with caplog.at_level(logging.DEBUG):
         run("sql", "SELECT 1")
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def without_the_driver(*words: str) -> subprocess.CompletedProcess[str]:
+    """`rootrank` where the package that speaks to ClickHouse is not installed."""
+    program = (
+        "import sys; sys.modules.update(clickhouse_connect=None, urllib3=None, chdb=None)\n"
+        "from pipeline.__main__ import main; sys.argv[0] = 'rootrank'; main()"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("words", [["query", "--list"], ["query"]])
+def test_queries_are_listed_without_the_package_that_asks_them(words: list[str]) -> None:
+    done = without_the_driver(*words)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rootrank query xid_by_node" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["query", "incidents"], ["sql", "SELECT 1"], ["migrate", "--status"]])
+def test_what_asks_without_the_package_says_what_to_install(words: list[str]) -> None:
+    done = without_the_driver(*words)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        f"rootrank: `{words[0]}` needs the package clickhouse_connect; install it with "
+        "`pip install 'rootrank[pipeline]'`, in a checkout with `pip install '.[pipeline]'`\n"
+    )

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.store import migrations
-from pipeline.store.clickhouse import Store, settings_from_url
+from pipeline.store.clickhouse import Store
 from pipeline.store.errors import MigrationChangedError, MigrationError, StoreUnreachableError
+from pipeline.store.settings import settings_from_url
 from pipeline.store.sqlfiles import ROOT, split_statements, statement
 
 pytestmark = pytest.mark.clickhouse

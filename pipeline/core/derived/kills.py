@@ -11,6 +11,7 @@ from pipeline.core.order import lag_ns
 from schemas.records import Entity, Event
 
 UNFELT: Final = ", unfelt"
+UNHEARD: Final = ", unheard"
 # The two lines of one kill are printed at once.
 _SAME_KILL_NS: Final = 1_000_000_000
 # The attribute of a kernel's record that says why it killed.
@@ -31,17 +32,18 @@ _REPORTS: Final = ("elastic.failed", "elastic.rank_failed", "slurm.task_exit", "
 
 
 def kills(scene: Scene) -> Changes:
-    """Who was killed where two lines tell of one kill, and kills that nothing of the job tells of, though it tells how
-    its processes ended: perhaps somebody else's.
+    """Who was killed where two lines tell of one kill, and kills that perhaps were somebody else's: nothing of the job
+    tells of them, though it tells how its processes ended; or of the job nothing is read at all.
     """
-    strange = bool(scene.named(*_REPORTS)) and not _is_felt(scene)
+    unfelt = bool(scene.named(*_REPORTS)) and not _is_felt(scene)
+    strange = UNFELT if unfelt else UNHEARD if _is_unheard(scene) else ""
     ours = {(entity.node, entity.pid) for entity in scene.placement.ranks.values() if entity.pid is not None}
     for name, attribute in _RECORDS.items():
         for item in scene.named(name):
             found = _of_victim(item, scene)
             said = found.episode.attributes.get(attribute, "")
             if strange and said and (found.subject.node, found.subject.pid) not in ours and found.subject.rank is None:
-                found = _with(found, {attribute: f"{said}{UNFELT}"}, found.subject)
+                found = _with(found, {attribute: f"{said}{strange}"}, found.subject)
             if found is not item:
                 yield id(item), [found]
 
@@ -73,6 +75,11 @@ def _with(item: Resolved, said: Mapping[str, str], subject: Entity) -> Resolved:
     event = item.episode.first
     event = msgspec.structs.replace(event, attributes={**event.attributes, **said})
     return Resolved(episode=msgspec.structs.replace(item.episode, first=event), subject=subject)
+
+
+def _is_unheard(scene: Scene) -> bool:
+    """Whether only machines speak."""
+    return not scene.placement.ranks and all(item.episode.first.source_kind == "kernel" for item in scene.items)
 
 
 def _is_felt(scene: Scene) -> bool:
