@@ -6,7 +6,6 @@ the set of events it was given, not on their order; it is published only when it
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import chain
 from typing import Final
 
 import msgspec
@@ -27,6 +26,7 @@ from pipeline.core.progress_marks import ProgressMarks, Reader
 from pipeline.core.recurrence import elements_of
 from pipeline.core.run_state import owner_of
 from pipeline.core.verdict import conclude
+from pipeline.core.watermark import SECOND_NS, NodeSeen, Reporters
 from schemas import topics
 from schemas.records import (
     DELIVERY_FIELDS,
@@ -40,13 +40,10 @@ from schemas.records import (
     NodeProgress,
     Verdict,
 )
-from schemas.vocabulary import Run, SourceState, VerdictState
+from schemas.vocabulary import Run, VerdictState
 
-SECOND_NS: Final = 1_000_000_000
 # SIGTERM-to-SIGKILL chains take about a minute; after this much watermark without a further link a verdict settles.
 SETTLE_NS: Final = 45 * SECOND_NS
-# A node that says nothing for this long is left out of the watermark and named.
-SILENT_NS: Final = 60 * SECOND_NS
 # While lines pour in, a verdict over n episodes is worked out at most every n of these (broker time): small stories are
 # told at once, and a storm does not keep the worker busy with itself. Progress records, every second, catch up.
 PAUSE_PER_EPISODE_NS: Final = SECOND_NS // 2_000
@@ -59,18 +56,6 @@ MAX_GAPS: Final = 100
 MAX_BACKFILLED: Final = 10_000
 # A node that was quiet for so long starts a new story.
 BOUT_NS: Final = 3_600 * SECOND_NS
-
-
-class NodeSeen(Struct, kw_only=True):
-    """How far one node has been read, as of when, and when it last spoke (broker time, ns)."""
-
-    through_ns: int = 0
-    as_of_ns: int = 0
-    ended: bool = False
-    said_ns: int = 0
-    kinds: dict[str, SourceState] = {}
-    is_node: bool = False
-    excluded: str = ""
 
 
 class Publication(Struct, kw_only=True):
@@ -121,10 +106,8 @@ class Investigation:
         self._settled_now = False
         self._looked_ns = 0
         self._backfilled = set(state.backfilled)
-        self._holder = ""
         self._kept = PlacementKept()
-        # Reporters that were not read to their end: thousands report every second.
-        self._unended = {name: None for name, seen in state.reporters.items() if not seen.ended}
+        self._reporters = Reporters(state.reporters)
         self._is_node = keys.is_node_key(state.key, keys.run_of(state.key))
 
     @classmethod
@@ -164,7 +147,7 @@ class Investigation:
         state.cluster, state.run, state.run_id = batch.cluster, batch.run, batch.run_id
         if batch.job_id is not None and state.job is None:
             state.job = Job(job_id=batch.job_id, attempt=batch.attempt)
-        seen = self._seen(batch.reporter)
+        seen = self._reporters.seen(batch.reporter)
         seen.is_node = seen.is_node or batch.node is not None
         seen.said_ns = max(seen.said_ns, now_ns)
         shipper = f"{batch.reporter}/{batch.shipper_id}"
@@ -191,13 +174,6 @@ class Investigation:
         state.dirty = state.dirty or telling or bool(fresh_gaps)
         state.watching = state.watching or any(map(is_watched, events))
 
-    def _seen(self, reporter: str) -> NodeSeen:
-        seen = self._state.reporters.get(reporter)
-        if seen is None:
-            seen = self._state.reporters[reporter] = NodeSeen()
-            self._unended[reporter] = None
-        return seen
-
     def _remember(self, backfilled: Iterable[str]) -> None:
         """Note ids of events that came late."""
         known = self._state.backfilled
@@ -214,26 +190,16 @@ class Investigation:
     def _take_progress(self, progress: NodeProgress, now_ns: int) -> list[Output]:
         state = self._state
         state.cluster, state.run, state.run_id = progress.cluster, progress.run, progress.run_id
-        seen = self._seen(progress.reporter)
+        seen = self._reporters.seen(progress.reporter)
         if (progress.as_of_unix_nano, progress.ended) < (seen.as_of_ns, seen.ended):
             # A worker that was killed says again what it said before.
             return []
-        seen.as_of_ns = progress.as_of_unix_nano
-        seen.is_node = seen.is_node or bool(progress.node)
-        widened = seen.kinds != progress.kinds or seen.ended != progress.ended
-        seen.through_ns = max(seen.through_ns, progress.through_unix_nano)
-        seen.ended, seen.said_ns, seen.kinds, seen.excluded = (
-            progress.ended, now_ns, progress.kinds, progress.excluded,
-        )  # fmt: skip
-        if seen.ended:
-            self._unended.pop(progress.reporter, None)
-        else:
-            self._unended[progress.reporter] = None
+        widened = self._reporters.take(progress, now_ns)
         # Who is silent is known only by progress: without a cause, progress itself may change the verdict.
         if state.published and (widened or any(p.unknown and not p.settled for p in state.published.values())):
             state.dirty = True
         self._look_at_marks(progress, now_ns)
-        is_time = self._due(now_ns) or ((state.dirty or state.watching) and self._all_ended())
+        is_time = self._due(now_ns) or ((state.dirty or state.watching) and self._reporters.all_ended())
         is_time = is_time or self._may_settle(now_ns)
         if is_time:
             return self._verdicts(now_ns)
@@ -243,7 +209,7 @@ class Investigation:
 
     def _placement(self, now_ns: int) -> PlacementMap:
         """Who runs where."""
-        is_final = self._all_ended() or self._may_settle(now_ns)
+        is_final = self._reporters.all_ended() or self._may_settle(now_ns)
         return self._kept.map(self._state.facts, self._reporting(), now_ns, final=is_final)
 
     def _look_at_marks(self, progress: NodeProgress, now_ns: int) -> None:
@@ -257,14 +223,11 @@ class Investigation:
             state.dirty = state.dirty or state.marks.has_stopped(self._mark_readers(now_ns)) != state.stalled
 
     def _mark_readers(self, now_ns: int) -> dict[str, Reader]:
-        state, silent = self._state, set(self._silent(now_ns))
+        state, silent = self._state, set(self._reporters.silent(now_ns))
         return {
             name: Reader(seen.through_ns, seen.ended, name in silent or bool(seen.excluded))
             for name, seen in state.reporters.items() if name in state.marks.carriers
         }  # fmt: skip
-
-    def _all_ended(self) -> bool:
-        return bool(self._state.reporters) and not self._unended
 
     @property
     def _pause_ns(self) -> int:
@@ -279,39 +242,12 @@ class Investigation:
             return True
         return state.dirty and (state.computed_ns < 0 or now_ns - state.computed_ns >= pause_ns)
 
-    # --- watermark ------------------------------------------------------------------------------------------------
-
-    def _silent(self, now_ns: int) -> list[str]:
-        """Reporters that are left out of the watermark: not ended, and nothing heard of them for a minute."""
-        return sorted(n for n, s in self._state.reporters.items() if not s.ended and now_ns - s.said_ns > SILENT_NS)
-
-    def _watermark(self, now_ns: int) -> int:
-        """Reference time up to which every node that still speaks has been read. Moves by progress, not by silence."""
-        reporters = self._state.reporters.values()
-        still_open = [seen.through_ns for seen in reporters if self._is_open(seen, now_ns)]
-        return min(still_open, default=TIME_MAX_NS if any(seen.ended for seen in reporters) else 0)
-
-    @staticmethod
-    def _is_open(seen: NodeSeen, now_ns: int) -> bool:
-        """Whether the watermark waits for a reporter."""
-        return not seen.ended and not seen.excluded and now_ns - seen.said_ns <= SILENT_NS
-
     def _may_settle(self, now_ns: int) -> bool:
         open_ones = [p.last_ns for p in self._state.published.values() if not p.settled and not p.withdrawn]
         if not open_ones:
             return False
         wanted_ns = min(open_ones) + SETTLE_NS
-        return not self._is_held(wanted_ns, now_ns) and self._watermark(now_ns) >= wanted_ns
-
-    def _is_held(self, wanted_ns: int, now_ns: int) -> bool:
-        """Whether the watermark waits for somebody. Who held it last is asked first."""
-        reporters = self._state.reporters
-        for name in chain((self._holder,), self._unended):
-            seen = reporters.get(name)
-            if seen is not None and seen.through_ns < wanted_ns and self._is_open(seen, now_ns):
-                self._holder = name
-                return True
-        return False
+        return not self._reporters.hold(wanted_ns, now_ns) and self._reporters.watermark(now_ns) >= wanted_ns
 
     # --- verdicts -------------------------------------------------------------------------------------------------
 
@@ -348,11 +284,11 @@ class Investigation:
         """The verdicts that stand now, each with the reference time of its last linked event."""
         state = self._state
         placement = self._placement(now_ns)
-        silent, stall = self._silent(now_ns), state.marks.stall(self._mark_readers(now_ns))
+        silent, stall = self._reporters.silent(now_ns), state.marks.stall(self._mark_readers(now_ns))
         state.stalled = stall is not None
         reported = Reported(
-            through_ns={node: TIME_MAX_NS if s.ended else s.through_ns for node, s in state.reporters.items()},
-            all_ended=self._all_ended(),
+            through_ns=self._reporters.through(),
+            all_ended=self._reporters.all_ended(),
             nodes=self._reporting(),
             silent=silent,
             stall=stall,
@@ -360,7 +296,7 @@ class Investigation:
         found = list(self._conclusions(placement, reported))
         if not found:
             return []
-        watermark, nodes = self._watermark(now_ns), self._nodes(placement)
+        watermark, nodes = self._reporters.watermark(now_ns), self._nodes(placement)
         frame = Frame(
             version=self._version, rules=self._rules, run=state.run, run_id=state.run_id, cluster=state.cluster,
             job=self._job(placement), nodes=nodes, verdict="provisional",
@@ -394,7 +330,7 @@ class Investigation:
     def _left_out(self, silent: list[str]) -> list[Gap]:
         """The reporters that do not hold the watermark, and why."""
         why = dict.fromkeys(silent, "no progress for 60 s")
-        why.update({name: seen.excluded for name, seen in self._state.reporters.items() if seen.excluded})
+        why.update(self._reporters.excluded())
         gaps = [
             Gap(source="shipper", node=name, reason=f"{reason}; left out of the watermark")
             for name, reason in sorted(why.items())
@@ -413,8 +349,7 @@ class Investigation:
 
     def _coverage(self, placement: PlacementMap, silent: list[str], expected: list[str]) -> dict[str, Coverage]:
         """Per source kind: of all (expected) nodes of the job, how many are watched and which said nothing."""
-        reporters = self._state.reporters
-        kinds = {kind for seen in reporters.values() if seen.is_node for kind in seen.kinds} | {"kernel", "application"}
+        kinds = {kind for _, seen in self._reporters.nodes() for kind in seen.kinds} | {"kernel", "application"}
         watched = self._watched(placement, silent)
         coverage = {}
         for kind in sorted(kinds):
@@ -442,7 +377,7 @@ class Investigation:
 
     def _reporting(self) -> list[str]:
         """The nodes that report themselves."""
-        return sorted(name for name, seen in self._state.reporters.items() if seen.is_node)
+        return sorted(name for name, _ in self._reporters.nodes())
 
     def _suffix(self, conclusion: Conclusion) -> str:
         """What tells incidents of one investigation apart; empty for the one that speaks for the job's failure."""

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pipeline.core.investigation import (
     MAX_BACKFILLED,
     SETTLE_NS,
-    SILENT_NS,
     WATCH_AGAIN_NS,
     Investigation,
     InvestigationState,
 )
 from pipeline.core.keys import node_key
+from pipeline.core.watermark import SILENT_NS
 from pipeline.rules import load_rules
 from schemas.records import DELIVERY_FIELDS, Entity, Event, EventBatch, Gap, Incident, NodeProgress, Verdict
 from tests.strategies import (
