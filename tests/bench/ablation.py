@@ -85,7 +85,7 @@ KINDS: Final = (
     Kind("unheard_of", "rank 0, where all others report", silent, "_unheard_of", _empty),
     Kind("stopped_first", "whose marks of progress stopped first", silent, "_stopped_first", _empty),
     Kind("ended_first", "whom a launcher saw end first", silent, "_ended_first", _empty),
-    Kind("lost_a_peer", "who lost a peer before it ended did not fall silent", silent, "_losses", _empty),
+    Kind("lost_a_peer", "who lost a peer before it ended did not fall silent", silent, "_lost_a_peer", _no),
     Kind("marks", "marks of progress that stopped", ProgressMarks, "stall", _none),
     Kind("lives_on", "what should have died speaks afterwards", verdict, "lives_on", _no),
     Kind("trained_on", "ranks trained on after the fault", verdict, "trained_on", _no),
@@ -145,9 +145,9 @@ def ablated(case: Case) -> tuple[Counter[str], dict[str, Counter[str]]]:
             for kind in (kind for kind in KINDS if kind.name in found):
                 with replaced(kind, kind.nothing):
                     without = ask()
-                changes.setdefault(kind.name, Counter()).update(
-                    found=1, otherwise=int(without.said != whole.said), right=(not without.problems) - (not whole.problems),
-                )  # fmt: skip
+                gained = (not without.problems) - (not whole.problems)
+                count = changes.setdefault(kind.name, Counter())
+                count.update(found=1, otherwise=int(without.said != whole.said), right=gained)
     return base, changes
 
 
