@@ -10,7 +10,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check drill calibration bench fuzz schemas docs lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check drill calibration ablation bench fuzz schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-11s%s\n", n, $$0}'
@@ -41,6 +41,9 @@ drill: $(VENV)/.dev ## make 1,000 incidents with known truth and score the diagn
 
 calibration: $(VENV)/.dev ## measure how often verdicts are right, write pipeline/calibration.toml and docs/calibration.md
 	$(PY) -m pipeline.drill.calibrate $(ARGS)
+
+ablation: $(VENV)/.dev ## measure what each kind of derived evidence is worth, write docs/ablation.md (15 min)
+	$(PY) -m tests.bench.ablation $(ARGS)
 
 bench: $(VENV)/.dev need-java ## reading next to the field's tools; throughput and latency next to bare Kafka and Faust
 	$(PY) -m tests.bench $(ARGS)

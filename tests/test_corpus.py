@@ -10,8 +10,8 @@ from pipeline.diagnose import diagnose
 from pipeline.folder import plan
 from pipeline.manifest import MANIFEST
 from pipeline.rules import load_rules
-from schemas.records import Culprit, Incident
-from tests.corpus_cases import CASES, CORPUS, Expected, agrees, diagnosed, expected
+from schemas.records import Incident
+from tests.corpus_cases import CASES, CORPUS, diagnosed, expected, not_borne_out
 
 RULES = sorted(rule.class_ for rule in load_rules().rules)
 
@@ -43,38 +43,10 @@ def test_a_missing_file_makes_nobody_else_guilty(case: str, tmp_path: Path) -> N
         wrong += [
             f"without {file.relative_to(logs)}: {problem}"
             for incident in diagnose([logs]).incidents
-            for problem in _problems(incident, expected(case))
+            for problem in not_borne_out(case, incident)
         ]
         hidden.rename(file)
     assert not wrong
-
-
-def _problems(incident: Incident, wanted: Expected) -> list[str]:
-    """What an incident says that the whole case does not bear out."""
-    allowed = {wanted.class_, *wanted.weaker}
-    problems = []
-    if incident.class_ not in allowed and not incident.class_.startswith("unknown/"):
-        problems.append(f"class {incident.class_}")
-    blamed = [*wanted.culprits, *wanted.either]
-    return problems + [f"blames {_named(one)}" for one in incident.culprits if not _is_borne_out(one, blamed)]
-
-
-def _is_borne_out(culprit: Culprit, blamed: list[dict[str, str | int]]) -> bool:
-    """Whether it is one of those that the case blames, as far as it is named. In which process group a rank is missed
-    hangs on whose dump is there.
-    """
-    return any(
-        agrees(
-            culprit, {n: value for n, value in one.items() if n != "process_group" and getattr(culprit, n) is not None}
-        )
-        and not (culprit.rank is not None and "rank" not in one and culprit.node != one.get("node", ""))
-        and not (culprit.node is not None and "node" not in one and "rank" not in one)
-        for one in blamed
-    )
-
-
-def _named(culprit: Culprit) -> str:
-    return f"{culprit.node} rank {culprit.rank} {culprit.link or culprit.nic or ''}".strip()
 
 
 # --- two jobs in one folder ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pipeline.engine import Engine
 from pipeline.folder import plan
 from pipeline.reader import Keyed, records
 from schemas.records import DELIVERY_FIELDS, Incident, RawBatch
-from tests.corpus_cases import CASES, CORPUS, agrees, diagnosed, expected, loud
+from tests.corpus_cases import CASES, CORPUS, agrees, diagnosed, expected, jobs, loud, words
 
 
 @pytest.mark.parametrize("case", loud())
@@ -89,6 +89,17 @@ def test_the_chain_shows_the_evidence(case: str) -> None:
     texts = [step.evidence.text for step in diagnosed(case).incidents[0].chain]
     missing = [wanted for wanted in expected(case).chain if not any(wanted in text for text in texts)]
     assert not missing
+
+
+@pytest.mark.parametrize("case", [case for case in loud() if expected(case).said])
+def test_what_lines_say_beside_each_other_is_said(case: str) -> None:
+    said = words(diagnosed(case).incidents)
+    assert not [wanted for wanted in expected(case).said if not any(wanted in text for text in said)]
+
+
+@pytest.mark.parametrize("case", [case for case in loud() if expected(case).jobs is not None])
+def test_an_incident_names_the_jobs_that_it_concerns(case: str) -> None:
+    assert jobs(diagnosed(case).incidents) == expected(case).jobs
 
 
 @pytest.mark.parametrize("case", loud())
