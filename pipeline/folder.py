@@ -415,7 +415,7 @@ def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs
             for (look, node), binds in zip(group, bound, strict=True)
         ]
         applications = [look for look, _ in group if look.kind == "application"]
-        if not any(look.times.tells_a_time for look in applications) or (shared and _only_snapshots(applications)):
+        if not any(look.times.is_stamped for look in applications) or (shared and _only_snapshots(applications)):
             # Whatever the node says may concern a job of which nobody knows when it ran.
             sources = [_undated(source) if source.kind == "application" else source for source in sources]
         plans.append(

@@ -458,6 +458,36 @@ def test_a_kernel_log_with_times_is_of_a_job_whose_lines_have_none(tmp_path: Pat
     assert [job.job_id for job in diagnose([logs]).incidents[0].jobs]
 
 
+AGENT = (
+    "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 0 (pid: 801) of binary: "
+    "/usr/bin/python3\n"
+    "============================================================\nRoot Cause (first observed failure):\n[0]:\n"
+    "  time      : 2026-03-04_05:06:09\n  host      : gx-02\n  rank      : 1 (local_rank: 0)\n"
+    "  exitcode  : -9 (pid: 801)\n"
+)
+OOM_KILL = (
+    "Out of memory: Killed process 801 (python3) total-vm:98000000kB, anon-rss:61000000kB, file-rss:100kB, "
+    "shmem-rss:0kB, UID:1000 pgtables:120000kB oom_score_adj:0"
+)
+
+
+@pytest.mark.parametrize(
+    ("day", "class_"),
+    [("04", "resource/host_oom"), ("02", "infra/process_killed")],  # what was there before may be of another job
+)
+def test_a_kernel_log_is_of_a_job_whose_only_time_stands_in_the_launchers_table(
+    tmp_path: Path, day: str, class_: str
+) -> None:
+    logs = _write(tmp_path, {
+        "gx-01/rank0.log": INIT.format(node="gx-01", pid=800, rank=0, bus="1b") + STEP,
+        "gx-02/torchrun.log": AGENT,
+        "gx-02/kern.log": KERN.format(node="gx-02", text=OOM_KILL).replace("03-04", f"03-{day}"),
+    })  # fmt: skip
+    incident = diagnose([logs]).incidents[0]
+    assert (incident.class_, [job.job_id for job in incident.jobs] != []) == (class_, True)
+    assert [culprit.node for culprit in incident.culprits] == ["gx-02"]
+
+
 def test_another_file_that_shows_the_year_gives_it_to_all(tmp_path: Path) -> None:
     logs = _write(tmp_path, {"kern.log": f"Mar  4 05:06:07 alpha kernel: {XID}\n", "rank0.log": STEP})
     assert plan([logs]).gaps == []

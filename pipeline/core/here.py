@@ -28,9 +28,9 @@ AFTER_END_NS: Final = 60 * SECOND_NS
 class JobHere(Struct, kw_only=True):
     """A job attempt on this node, and the time its lines cover (reference ns).
 
-    `always`: somebody says that all of the node's lines belong to it. `undated`: none of its lines tells a time.
-    `heard_ns`: broker time of its last line. `passed_ns`: when it was told last how far the node was read. `ended_ns`:
-    when it last tore a communicator down in peace.
+    `always`: somebody says that all of the node's lines belong to it. `undated`: none of its lines has a stamp; it may
+    have been here long before and after what times they name. `heard_ns`: broker time of its last line. `passed_ns`:
+    when it was told last how far the node was read. `ended_ns`: when it last tore a communicator down in peace.
     """
 
     job_id: str
@@ -63,9 +63,9 @@ class JobHere(Struct, kw_only=True):
         if self.first_ns == TIME_MAX_NS:
             return self.undated
         in_peace = self.ended_ns != TIME_MIN_NS and self.last_ns <= self.ended_ns + AFTER_END_NS
-        until_ns = self.last_ns + (LASTS_NS if self.open_end else AFTER_JOB_NS)
+        until_ns = self.last_ns + (LASTS_NS if self.open_end or self.undated else AFTER_JOB_NS)
         until_ns = self.ended_ns + AFTER_END_NS if in_peace else until_ns
-        since_ns = self.first_ns - (LASTS_NS if lasts(event) else BEFORE_JOB_NS)
+        since_ns = self.first_ns - (LASTS_NS if lasts(event) or self.undated else BEFORE_JOB_NS)
         return since_ns <= event.hi_unix_nano and event.lo_unix_nano <= until_ns
 
 

@@ -52,6 +52,7 @@ class Sample(Struct, kw_only=True):
     stamp that leaves it out. `zoned`: first and last moment with a zone. `zones`: those printed; `inner_zones`: those
     of inner stamps, by the outer stamp of their line. `pairs`: moments on both clocks; `has_bare_boot`: stamps of the
     kernel stand alone. `bodies`: by the hash of what a line says, its stamps; None where it is said twice.
+    `is_stamped`: a line says in front when it was written.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Sample(Struct, kw_only=True):
     pairs: list[Pair] = field(default_factory=list)
     has_bare_boot: bool = False
     bodies: dict[int, tuple[Stamp | None, int | None] | None] = field(default_factory=dict)
+    is_stamped: bool = False
 
     def add(self, parsed: ParsedLine) -> None:
         """Take one line."""
@@ -75,6 +77,7 @@ class Sample(Struct, kw_only=True):
         if stamp is not None and stamp.kind in BMC:
             return
         self._count_day(_inside(parsed.body))
+        self.is_stamped = self.is_stamped or stamp is not None or boot_ns is not None
         if stamp is not None:
             self._add_stamp(stamp, parsed.other)
         if boot_ns is not None:
@@ -85,11 +88,6 @@ class Sample(Struct, kw_only=True):
         if len(parsed.body) >= TELLING_CHARACTERS and (stamp is not None or boot_ns is not None):
             key = _number(parsed.body)
             self.bodies[key] = None if key in self.bodies else (stamp, boot_ns)
-
-    @property
-    def tells_a_time(self) -> bool:
-        """Whether any line has a stamp."""
-        return bool(self.days or self.yearless or self.dateless or self.pairs or self.has_bare_boot)
 
     def _add_stamp(self, stamp: Stamp, other: Stamp | None) -> None:
         self._count_day(stamp)

@@ -324,6 +324,7 @@ class SourceReader:
         elif match.event == "nccl.end":
             self._note_end(match, when)
         self._was_here(match, when)
+        self._ended_here(statement)
         subject, printer = self._speakers.of(parsed, match.subject)
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
         # Lines that say who runs where are each a fact of their own place in the file.
@@ -383,9 +384,9 @@ class SourceReader:
         event = self._build(statement, when, *self._speakers.of(parsed, match.subject))
         self._events.append((self._memory.job, msgspec.structs.replace(event, alerts=False)))
 
-    def _said_at(self, line: RawLine, parsed: ParsedLine, match: Match) -> When | None:
+    def _said_at(self, line: RawLine, parsed: ParsedLine, match: Match, by: str = "at") -> When | None:
         """When a line was written that says so in its middle (`CANCELLED AT …`), by the clock of the node it names."""
-        stamp, node = iso_stamp(match.attributes.get("at", "")), match.subject.node or match.attributes.get("node", "")
+        stamp, node = iso_stamp(match.attributes.get(by, "")), match.subject.node or match.attributes.get("node", "")
         if stamp is None:
             return None
         # A list of nodes is written with brackets; one of them wrote the line.
@@ -438,6 +439,13 @@ class SourceReader:
         if key is None or at_ns is None or not ran_ms.isdecimal() or len(ran_ms) > 9:
             return
         if self._here.jobs[key].widen(at_ns - int(ran_ms) * 1_000_000):
+            self._out.widened.add(key)
+
+    def _ended_here(self, statement: Statement) -> None:
+        """Where no line has a stamp, a launcher's table of failures may say when a rank ended."""
+        key, (line, parsed, match, _) = self._memory.job, statement
+        said = self._said_at(line, parsed, match, by="time") if self._said.undated else None
+        if key is not None and said and said.aligned_ns is not None and self._here.jobs[key].widen(said.aligned_ns):
             self._out.widened.add(key)
 
     def _place(self, event: Event, match: Match) -> None:
