@@ -417,7 +417,7 @@ def _only_one(items: list[Resolved], *, heard: bool) -> Entity:
 
 
 def _tells_of_another(event: Event) -> bool:
-    return event.subject.node not in (None, event.printer.node)
+    return event.subject.node not in (None, event.printer.node, event.printer.pod)
 
 
 def _beyond_printer(item: Resolved) -> Entity:

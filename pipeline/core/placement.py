@@ -6,6 +6,7 @@ of a rank, and what a line says itself is never overwritten.
 """
 
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -110,6 +111,12 @@ class PlacementMap:
         """All nodes that any rank is known to run on."""
         return sorted({entity.node for entity in self.ranks.values() if entity.node})
 
+    @cached_property
+    def is_spread(self) -> bool:
+        """Whether the job runs on several nodes, or may: ranks of it are known nowhere."""
+        placed = sum(entity.node is not None for entity in self.ranks.values())
+        return len(self.nodes()) > 1 or len(self.listed) > 1 or (self.world_size or 0) > placed
+
     def name(self, node: str) -> str:
         """The one name of a machine that lines call by several."""
         return self._names.machine(node)
@@ -144,8 +151,12 @@ class PlacementMap:
     def _of_file(self, entity: Entity, event: Event) -> Entity:
         """An entity whose node is that of its file: without it where the file holds the lines of several nodes, or
         where other lines say better on which node the rank ran.
+
+        What Slurm says of a step comes from the daemon of any of its nodes, through srun into one file.
         """
         bare = msgspec.structs.replace(entity, node=None, machine_id=None)
+        if event.name.startswith("slurm.") and event.attributes.get("step") != "batch" and self.is_spread:
+            return bare
         if len(self._hosts_in.get(f"{event.source}\x1f{event.generation}", ())) > 1:
             return bare
         if entity.rank is not None and entity.rank in self._seen:

@@ -19,6 +19,7 @@ from pipeline.core.signs import LOST_A_PEER, OF_OTHERS, REPORTS, WAITERS
 from schemas.records import Event
 
 _FAILED: Final = "elastic.failed"
+_ENDS: Final = (_FAILED, "elastic.rank_failed")
 
 
 def fell_silent(
@@ -59,6 +60,9 @@ def _unreported(
     silent = [rank for rank in silent if not any(rank in item.ranks for item in early)]
     stopped = {rank for item in stops for rank in item.ranks}
     silent = [rank for rank in silent if rank not in stopped] or silent
+    fallen = _fallen_first(items, waits, losses)
+    nodes = {placement.ranks[rank].node for rank in fallen if rank in known}
+    silent = [rank for rank in silent if rank in fallen or placement.ranks[rank].node not in nodes]
     silent = [rank for rank in silent if not _lost_a_peer(losses, rank, [wait.episode.first for wait in waits])]
     if not silent or len(silent) * 2 > len(known):
         return []
@@ -104,6 +108,17 @@ def _heard(items: Iterable[Resolved]) -> set[int]:
     """The ranks of which a line of their own was read: of the others nobody knows whether they said anything."""
     own = (item for item in items if not item.episode.name.startswith(OF_OTHERS))
     return {rank for item in own if item.episode.first.source_kind == "application" for rank in item.ranks}
+
+
+def _fallen_first(items: Sequence[Resolved], waits: Sequence[Resolved], losses: Sequence[Resolved]) -> set[int]:
+    """The ranks that a launcher saw end, perhaps before anybody gave up waiting, and that do not say that they waited
+    or lost a peer: for them it stopped their neighbours, which need not have been silent before.
+    """
+    ends = [item for item in items if item.episode.name in _ENDS and item.episode.attributes.get("exitcode") in OWN_END]
+    firsts = [wait.episode.first for wait in waits]
+    late = [end for end in ends if any(order(first, end.episode.first) == "before" for first in firsts)]
+    ranks = {rank for end in ends for rank in end.ranks}.difference(reporters(items), *(end.ranks for end in late))
+    return {rank for rank in ranks if not any(lines_of(item, rank) for item in losses)}
 
 
 def _lost_a_peer(losses: Iterable[Resolved], rank: int, ends: Sequence[Event]) -> bool:

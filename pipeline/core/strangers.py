@@ -16,8 +16,12 @@ _OWN_RISK: Final = (
 # Lines that say where the job runs, or that a scheduler runs it.
 _PLACES: Final = ("placement.", "slurm.task_exit", "slurm.step")
 _SCHEDULED: Final = ("slurm.", "pod.", "placement.pod")
+# Lines that are printed beside the processes of the job: by its scheduler and batch script, and by tools for GPUs.
+_BESIDE: Final = ("slurm.", "pod.", "node.", "placement.", "env.", "gpu.", "dcgm.", "nvml.")
 # Where systemd puts what people start from their logins; a scheduler puts its jobs elsewhere.
 _LOGINS: Final = "/user.slice/"
+# How processes are named that may be a rank or of one: Python's, those that torch names, and Ray's workers.
+_MAY_TRAIN: Final = ("python", "pt_", "torch", "ray")
 
 
 def at_home(
@@ -31,7 +35,7 @@ def at_home(
     homes = _homes(items, placement)
     scheduled = any(item.episode.name.startswith(_SCHEDULED) for item in items)
     chains = [c for c in chains if not (_is_strange(c, homes) and _is_own_risk(c))]
-    chains = [c for c in chains if not (scheduled and _is_of_a_login(c))]
+    chains = [c for c in chains if not (_is_of_a_login(c) and (scheduled or _cannot_train(c)))]
     ours: list[Chain] = []
     strange: list[Chain] = []
     for chain in chains:
@@ -47,7 +51,8 @@ def all_heard(items: list[Resolved], placement: PlacementMap, reporting: list[st
     """Whether every node of the job has lines of it among these. `reporting`: nodes that report themselves; where no
     line says how many ranks there are, one that prints nothing of the job may have others.
     """
-    heard = {*placement.nodes(), *_printing(items, placement)}
+    speaking = [item for item in items if not item.episode.name.startswith(_BESIDE)]
+    heard = {*placement.nodes(), *_printing(speaking, placement)}
     if placement.listed:
         return heard.issuperset(placement.listed)
     seen = _seen(items, placement)
@@ -65,6 +70,12 @@ def _is_of_a_login(chain: Chain) -> bool:
     if not chain.root_item.episode.name.startswith("host.oom."):
         return False
     return any(one.item.episode.attributes.get("memcg", "").startswith(_LOGINS) for one in chain.steps)
+
+
+def _cannot_train(chain: Chain) -> bool:
+    """Whether the kernel names the process that it killed, and no rank is named so."""
+    names = {name for one in chain.steps if (name := one.item.episode.attributes.get("process"))}
+    return chain.subject.rank is None and bool(names) and not any(name.startswith(_MAY_TRAIN) for name in names)
 
 
 def _seen(items: list[Resolved], placement: PlacementMap) -> Literal["all", "no gap", "not all"]:

@@ -239,6 +239,10 @@ def test_whoever_prints_what_ended_the_job_is_named_only_where_the_others_were_r
     assert _blamed(class_, _stopped("alpha"), heard=True) == Entity(node="alpha")
     assert _blamed(class_, _stopped("alpha"), heard=False) == Entity()
     assert _blamed(class_, _stopped("alpha"), _stopped("beta"), heard=True) == Entity()
+    # A pod has the name that its lines bear.
+    in_pod = _printed(_stopped("pod-0"), pod="pod-0")
+    assert _blamed(class_, in_pod, heard=False) == Entity()
+    assert _blamed(class_, in_pod, heard=True) == Entity(node="pod-0")
 
 
 def test_a_node_that_somebody_else_names_is_named_whoever_waits_for_it() -> None:

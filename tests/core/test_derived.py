@@ -15,7 +15,7 @@ from pipeline.core.placement import Facts, PlacementMap
 from pipeline.rules import load_rules
 from schemas.records import Entity, Event, Printer
 from schemas.vocabulary import Order
-from tests.strategies import SECOND, T0, event, waited
+from tests.strategies import SECOND, T0, event, placed, waited
 
 RULES = load_rules()
 NOWHERE = PlacementMap(Facts())
@@ -138,6 +138,30 @@ def test_a_save_that_ended_or_after_which_the_training_went_on_is_none(later: st
 def test_a_save_that_begins_long_after_the_others_began_to_wait_is_none(begun_s: int, counts: bool) -> None:
     items = _derived(_progress("checkpoint.started", 1, at_s=begun_s, path="/c"), waited(1, "alpha"))
     assert bool(_found("checkpoint.unfinished", items)) is counts
+
+
+@pytest.mark.parametrize(("world", "waiting", "node"), [(4, (0, 1), None), (4, (0,), "alpha"), (2, (0, 1), "alpha")])
+def test_a_save_of_a_node_whose_ranks_all_wait_themselves_is_of_nobody_known(
+    world: int, waiting: tuple[int, ...], node: str | None
+) -> None:
+    """In a job of several nodes; else the node is the whole job."""
+    said = [placed(rank, "alpha", world=world) for rank in (0, 1)]
+    facts = Facts()
+    for one in said:
+        facts.learn(one)
+    lines = [
+        msgspec.structs.replace(one, source="job") for one in (*said, *(waited(rank, "alpha") for rank in waiting))
+    ]
+    events = [_progress("checkpoint.started", 1, at_s=-5, path="/c"), *lines]
+    items = [
+        Resolved(
+            episode=e, subject=e.subject, crowd_ranks=frozenset(m.rank for m in e.crowd.values() if m.rank is not None)
+        )
+        for e in of_events(events, RULES.coalescing)
+    ]
+    stalls = [item for item in items if item.episode.name == "nccl.watchdog.timeout"]
+    (save,) = (i for i in derive(items, stalls, PlacementMap(facts), None) if i.episode.name == "checkpoint.unfinished")
+    assert save.subject == Entity(node=node)
 
 
 @pytest.mark.parametrize(("last", "unfinished"), [("40", True), ("67", False)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.facts import MAX_WORLD
 from pipeline.core.placement import Facts, PlacementMap, is_whole
-from schemas.records import Entity, Event
+from schemas.records import Entity, Event, Printer
 from tests.strategies import SECOND, T0, event, placed
 
 EVENTS = [
@@ -80,6 +80,21 @@ def test_ranks_are_whole_where_each_number_is_there() -> None:
     assert not is_whole({1, 2, 3}, 3)
     # Not compared number by number, which would never end.
     assert not is_whole({0, 1}, 10**15)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "step", "node"),
+    [(("alpha", "beta"), "0", None), (("alpha", None), "0", None), (("alpha", "alpha"), "0", "alpha"),
+     (("alpha", "beta"), "batch", "alpha")],
+)  # fmt: skip
+def test_what_a_step_daemon_says_is_of_the_node_of_its_file_only_where_the_job_has_no_other(
+    ranks: tuple[str | None, ...], step: str, node: str | None
+) -> None:
+    """srun puts what the daemons of all nodes say into one file; the batch step is where the file is."""
+    said = event("slurm.oom", node="alpha", source="slurm.out", attributes={"step": step})
+    said = msgspec.structs.replace(said, printer=Printer(node="alpha", node_of_source=True))
+    known = [placed(rank, on, world=2) for rank, on in enumerate(ranks) if on]
+    assert _map(*known).subject(said).node == node
 
 
 def test_two_ranks_on_one_gpu_resolve_to_neither() -> None:

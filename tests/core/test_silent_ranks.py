@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from schemas.records import Event
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, Event
 from tests.core.concluding import concluded
 from tests.strategies import SECOND, T0, event, placed, waited
 
@@ -44,6 +44,23 @@ def test_the_rank_that_its_launcher_saw_end_before_anybody_gave_up_stopped_the_o
     if named == [3]:
         assert incident.class_ == "unknown/silent_rank"
         assert "its launcher saw it end first" in (incident.why_unknown or "")
+
+
+@pytest.mark.parametrize(("at_s", "named"), [(10, [3]), (None, []), (602, [2])])
+def test_the_neighbours_of_a_rank_whose_log_was_not_read_may_have_been_stopped_for_it(
+    at_s: int | None, named: list[int]
+) -> None:
+    """Without a time nobody knows whether it ended by itself or gave up waiting, as the others did."""
+    known = [one for one in _job(3) if one.subject.rank != 3]
+    said = event("train.step", node="beta", source="rank2", rank=2, role="context")
+    row = event("elastic.rank_failed", node="beta", source="agent", offset=700, rank=3, pid=803, at_ns=None,
+                attributes={"exitcode": "-6"})  # fmt: skip
+    lines = [_ended(3, at_s or 0, "-6"), _stopped(2, at_s or 0)]
+    if at_s is None:
+        never = {"aligned_time_unix_nano": None, "lo_unix_nano": TIME_MIN_NS, "hi_unix_nano": TIME_MAX_NS}
+        lines = [msgspec.structs.replace(line, raw_ns=None, clock_id="", **never) for line in lines]
+    incident = concluded(*known, said, row, *lines)
+    assert [culprit.rank for culprit in incident.culprits] == named
 
 
 @pytest.mark.parametrize("name", ["nccl.socket.closed", "gloo.reset", "torch.nccl.error", "tcpstore.error"])

@@ -64,12 +64,12 @@ def test_where_the_job_lists_its_nodes_no_other_is_looked_at() -> None:
     assert "node-x" not in _nodes_of(concluded(*_ranks("aa..", 4), LOST, said))
 
 
-def _kill(memcg: str) -> Sequence[Event]:
-    said = {"constraint": "memcg", "memcg": memcg, "process": "python3", "pid": "4410"}
+def _kill(memcg: str, process: str = "python3") -> Sequence[Event]:
+    said = {"constraint": "memcg", "memcg": memcg, "process": process, "pid": "4410"}
     killed = [
         event("host.oom.constraint", node="node-b", source="kern", offset=5, role="cause", pid=4410, attributes=said),
         event("host.oom.kill", node="node-b", source="kern", offset=6, role="cause", pid=4410,
-              attributes={"kind": "memcg", "process": "python3"}),
+              attributes={"kind": "memcg", "process": process}),
     ]  # fmt: skip
     return [msgspec.structs.replace(each, source_kind="kernel") for each in killed]
 
@@ -87,6 +87,19 @@ def test_a_kill_for_the_limit_of_a_login_is_not_of_a_job_that_a_scheduler_runs(
 ) -> None:
     stopped = event("slurm.step_aborted", node="node-a", source="slurm", offset=3, at_ns=None)
     incident = concluded(*_ranks("ab.", 3), *_kill(memcg), *([stopped] if scheduled else []))
+    assert ("node-b" in _nodes_of(incident)) is blamed
+
+
+@pytest.mark.parametrize(
+    ("process", "memcg", "blamed"),
+    [
+        ("jupyter-lab", "/user.slice/user-1207.slice/session-9.scope", False),
+        ("pt_data_worker", "/user.slice/user-1207.slice/session-9.scope", True),
+        ("jupyter-lab", "/system.slice/train.service", True),
+    ],
+)
+def test_a_program_of_a_login_that_can_be_no_rank_is_not_of_a_job(process: str, memcg: str, blamed: bool) -> None:
+    incident = concluded(*_ranks("ab.", 3), *_kill(memcg, process))
     assert ("node-b" in _nodes_of(incident)) is blamed
 
 
@@ -112,6 +125,7 @@ def test_a_step_cancelled_for_a_failed_node_names_its_first_node_not_the_failed_
         ("aa", None, ["node-a"], True),
         ("aa", None, ["node-a", "node-x"], False),  # nobody knows whether node-x has ranks
         (".a", None, ["node-a"], False),
+        ("a", None, ["node-a", "node-z"], False),  # tools and the scheduler speak of node-z, no process of the job does
     ],
 )
 def test_a_job_was_heard_where_no_node_may_have_ranks_of_which_nothing_was_read(
@@ -124,6 +138,9 @@ def test_a_job_was_heard_where_no_node_may_have_ranks_of_which_nothing_was_read(
     if world:
         lines.append(event("nccl.init", node="node-a", rank=0, role="context", source="rank0", offset=3,
                            attributes={"rank": "0", "nranks": str(world)}))  # fmt: skip
+    beside = ("gpu.listed", "slurm.step_aborted", "env.variable")
+    lines += [event(name, node="node-z", source=name, role="context") for name in beside if "node-z" in reporting]
+    lines = [msgspec.structs.replace(line, source_kind="application") for line in lines]
     facts = Facts()
     for line in lines:
         facts.learn(line)

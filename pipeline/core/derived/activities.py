@@ -100,7 +100,17 @@ def _who(item: Resolved, reporters: set[int | None], scene: Scene) -> Entity:
     stuck = {rank for one in scene.named(*_OWN_HANG) for rank in (one.ranks or (None,))}
     if len(stuck) == 1 and reporters == stuck and item.subject.rank is None and None not in stuck:
         return scene.named(*_OWN_HANG)[0].subject
-    return Entity(node=item.subject.node) if item.subject.rank is None else Entity()
+    if item.subject.rank is not None or _all_wait(item.episode.first, reporters, scene):
+        return Entity()
+    return Entity(node=item.subject.node)
+
+
+def _all_wait(event: Event, reporters: set[int | None], scene: Scene) -> bool:
+    """Whether every rank that prints into the file of a line waits itself, in a job that has others."""
+    lines = (line for item in scene.items for line in item.episode.crowd.values() or [item.episode.first])
+    mine = (line for line in lines if (line.writer, line.source) == (event.writer, event.source))
+    there = {line.subject.rank if isinstance(line, Event) else line.rank for line in mine} - {None}
+    return bool(there) and there <= reporters and scene.placement.is_spread
 
 
 def _marked(item: Resolved, event: Event, name: str, subject: Entity) -> Resolved:
