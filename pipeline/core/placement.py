@@ -155,7 +155,9 @@ class PlacementMap:
         What Slurm says of a step comes from the daemon of any of its nodes, through srun into one file.
         """
         bare = msgspec.structs.replace(entity, node=None, machine_id=None)
-        if event.name.startswith("slurm.") and event.attributes.get("step") != "batch" and self.is_spread:
+        said = event.attributes
+        is_named = entity.node in (said.get("node"), said.get("host")) or said.get("step") == "batch"
+        if event.name.startswith("slurm.") and not is_named and self.is_spread:
             return bare
         if len(self._hosts_in.get(f"{event.source}\x1f{event.generation}", ())) > 1:
             return bare

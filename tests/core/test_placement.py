@@ -83,15 +83,18 @@ def test_ranks_are_whole_where_each_number_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "step", "node"),
-    [(("alpha", "beta"), "0", None), (("alpha", None), "0", None), (("alpha", "alpha"), "0", "alpha"),
-     (("alpha", "beta"), "batch", "alpha")],
+    ("ranks", "attributes", "node"),
+    [
+        (("alpha", "beta"), {"step": "0"}, None), (("alpha", None), {"step": "0"}, None),
+        (("alpha", "alpha"), {"step": "0"}, "alpha"), (("alpha", "beta"), {"step": "batch"}, "alpha"),
+        (("alpha", "beta"), {"host": "alpha"}, "alpha"),
+    ],
 )  # fmt: skip
 def test_what_a_step_daemon_says_is_of_the_node_of_its_file_only_where_the_job_has_no_other(
-    ranks: tuple[str | None, ...], step: str, node: str | None
+    ranks: tuple[str | None, ...], attributes: dict[str, str], node: str | None
 ) -> None:
-    """srun puts what the daemons of all nodes say into one file; the batch step is where the file is."""
-    said = event("slurm.oom", node="alpha", source="slurm.out", attributes={"step": step})
+    """srun puts what the daemons of all nodes say into one file. The batch step is where that is."""
+    said = event("slurm.oom", node="alpha", source="slurm.out", attributes=attributes)
     said = msgspec.structs.replace(said, printer=Printer(node="alpha", node_of_source=True))
     known = [placed(rank, on, world=2) for rank, on in enumerate(ranks) if on]
     assert _map(*known).subject(said).node == node
