@@ -1,6 +1,7 @@
 """Kernel logs of which no line names the machine: whose they are, as far as the job they stand beside shows it."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -8,32 +9,48 @@ from pipeline.core.episodes import Episode
 from pipeline.core.placement import PlacementMap, is_whole
 from schemas.records import Entity, Event
 
+# What syslogd prints above the line of a kernel that it shows to all users.
+_BROADCAST: Final = "host.broadcast"
+_KERNEL: Final = ("host.hard_lockup", "host.soft_lockup", "host.hardware_error", "host.panic", "host.mce")
 # Source and generation of a file.
 File = tuple[str, str]
 
 
 def machines_of(episodes: Iterable[Episode], placement: PlacementMap) -> dict[File, str]:
-    """The machine of each kernel log without a name, where exactly one can be it: where a process of the job has the
-    number that a line gives, and its GPU if the line gives one; else, of one such log that tells of GPUs, the only
-    machine on which the job is known to run.
+    """The machine of each kernel log without a name, where exactly one can be it: whose lines syslogd shows on a
+    terminal; where a process of the job has the number that a line gives, and its GPU if the line gives one; else, of
+    one such log that tells of GPUs, the only machine on which the job is known to run.
     """
+    shown: dict[File, set[str]] = {}
     pairs: dict[File, set[tuple[int, str | None]]] = {}
     tell_of_gpus: set[File] = set()
+    logs: set[File] = set()
     for event in (episode.first for episode in episodes):
-        if event.source_kind == "kernel" and not event.node and event.subject.node is None:
+        if event.name == _BROADCAST and event.subject.node is not None:
+            shown.setdefault((event.source, event.generation), set()).add(event.subject.node)
+        if _is_of_kernel(event) and not event.node and event.subject.node is None:
             file = (event.source, event.generation)
             pairs.setdefault(file, set()).update(_process(event))
+            if event.source_kind == "kernel":
+                logs.add(file)
             if event.name.startswith("gpu."):
                 tell_of_gpus.add(file)
     ranks = placement.ranks.values()
     found: dict[File, str] = {}
     for file, said in pairs.items():
-        nodes = {r.node for r in ranks if r.node and ((r.pid, r.pci_bus_id) in said or (r.pid, None) in said)}
-        if not nodes and len(pairs) == 1 and file in tell_of_gpus:
+        nodes = shown.get(file, set())
+        if not nodes and file in logs:
+            nodes = {r.node for r in ranks if r.node and {(r.pid, r.pci_bus_id), (r.pid, None)} & said}
+        if not nodes and len(logs) == 1 and file in logs & tell_of_gpus:
             nodes = _only_machine(placement)
         if len(nodes) == 1:
             found[file] = nodes.pop()
     return found
+
+
+def _is_of_kernel(event: Event) -> bool:
+    """Whether the kernel says it: in its own log, or on a terminal."""
+    return event.source_kind == "kernel" or event.name.startswith(_KERNEL)
 
 
 def _process(event: Event) -> Iterable[tuple[int, str | None]]:
@@ -55,6 +72,6 @@ def _only_machine(placement: PlacementMap) -> set[str]:
 def told_where(subject: Entity, event: Event, machines: Mapping[File, str], placement: PlacementMap) -> Entity:
     """The subject of a line of such a log, on its machine."""
     machine = machines.get((event.source, event.generation))
-    if machine is None or subject.node is not None or event.source_kind != "kernel":
+    if machine is None or subject.node is not None or not _is_of_kernel(event):
         return subject
     return placement.resolve(msgspec.structs.replace(subject, node=machine), event.aligned_time_unix_nano)

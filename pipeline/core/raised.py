@@ -7,10 +7,12 @@ from pipeline.core.order import canonical, order
 from pipeline.core.signs import WAITERS
 
 # A collective failed, somebody waited in vain for what a worker had to say, or for the others at the start.
-_RAISED: Final = ("torch.nccl.error", "vllm.engine_failed", "tcpstore.connect_timeout")
+_RAISED: Final = ("torch.nccl.error", "vllm.engine_failed", "tcpstore.connect_timeout", "jax.barrier")
 # A coordinator hears nothing more of a process.
 _UNHEARD: Final = "jax.task_lost"
 _HEARTBEAT: Final = "heartbeat"
+# A task that a list names: of those who did not come to a barrier in time, or of those who are not heard any more.
+LISTED: Final = "jax.task_named"
 # An actor ended that was not told to.
 _ACTOR: Final = "ray.worker_died"
 _TOLD: Final = "INTENDED"
@@ -66,6 +68,8 @@ def _is_gone(item: Resolved, *, missed: bool) -> bool:
     name, attributes = item.episode.name, item.episode.attributes
     if name == _UNHEARD:
         return _HEARTBEAT in attributes.get("why", "")
+    if name == LISTED:
+        return "id" in attributes or "first" in attributes or _HEARTBEAT in attributes.get("why", "")
     if name == _ACTOR:
         return not attributes.get("exit", "").startswith(_TOLD)
     return name == _WORKER and missed

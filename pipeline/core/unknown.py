@@ -9,7 +9,7 @@ from pipeline.core.derived.flight import FlightEvidence
 from pipeline.core.marks import STALLED
 from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
-from pipeline.core.raised import CUDA
+from pipeline.core.raised import CUDA, LISTED
 from pipeline.core.signs import LAST_WORDS
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of
 from schemas.records import Entity
@@ -18,6 +18,10 @@ from schemas.records import Entity
 _IS_GONE: Final = (
     "A process of the job is gone, as who watches it says; nothing says why.",
     "nothing says why it ended; its own last lines and the kernel log of its node would decide",
+)
+_DID_NOT_COME: Final = (
+    "Tasks of the job did not come to a barrier that the others had reached; nothing says why.",
+    "nothing says what they did instead; their own logs and the kernel logs of their nodes would decide",
 )
 _CUDA_ENDED: Final = (
     "CUDA failed in a process of the job; the error does not say what led to it.",
@@ -83,6 +87,8 @@ def gone_of(gone: list[Resolved], items: list[Resolved]) -> Conclusion:
     culprits = list({(entity_text(entity), entity.pid): entity for entity in named}.values())
     ranks = sorted({entity.rank for entity in culprits if entity.rank is not None})
     said, why = _CUDA_ENDED if first.episode.name in CUDA else _IS_GONE
+    if all(item.episode.name == LISTED and "id" in item.episode.attributes for item in gone):
+        said, why = _DID_NOT_COME
     return Conclusion(
         class_="unknown/silent_rank", rule=None, culprits=culprits, confidence=0.5 if len(culprits) == 1 else 0.3,
         steps=steps, silent_ranks=ranks, said=said, why_unknown=why,

@@ -63,6 +63,7 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "named": ranks.named,
     "odd_of_statements": ranks.odd_of_statements,
     "noticed": ranks.noticed,
+    "stuck": ranks.stuck,
     "ports": ports.ports,
     "held": held.held,
     "kills": kills.kills,

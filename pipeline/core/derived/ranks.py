@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived.scene import Changes, Scene, as_event
+from pipeline.core.derived.scene import Change, Changes, Scene, as_event
 from pipeline.core.episodes import process_group
 from pipeline.core.order import Place, canonical
 from schemas.records import Entity
@@ -19,10 +19,15 @@ _NAMING: Final = {
     "checkpoint.write_failed": (),
 }
 # Lines of a coordinator, or of another process, about one that is gone: they say its number and not its node.
-_GONE: Final = ("jax.task_lost", "jax.task_named")
+_LISTED: Final = "jax.task_named"
+_GONE: Final = ("jax.task_lost", _LISTED)
 MAX_NAMED: Final = 4
+# Of a list of all who did not come to a barrier so many are named.
+MAX_LISTED: Final = 64
 # The counts of one process group lie near each other; those of two groups need not.
 MAX_GAP: Final = 256
+# Operations that have one size on all ranks of a group.
+_OF_ONE_SIZE: Final = frozenset(("ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"))
 # Lines about a collective that does not fit: the end that notices is not the end that is wrong.
 _NOTICED: Final = ("gloo.mismatch", "nccl.mismatch")
 # Lines of somebody who waits for others to join, unless they name who does not.
@@ -44,6 +49,12 @@ def named(scene: Scene) -> Changes:
     for item in scene.named(*_GONE):
         if item.subject.rank is not None and item.subject.rank != item.episode.first.printer.rank:
             yield id(item), [Resolved(episode=item.episode, subject=scene.rank(item.subject.rank))]
+    for item in scene.named("jax.barrier"):
+        barrier = item.episode.attributes.get("id")
+        listed = {one.subject.rank for one in scene.named(_LISTED) if one.episode.attributes.get("id") == barrier}
+        missing = sorted(rank for rank in listed if rank is not None)[:MAX_LISTED]
+        if barrier and missing:
+            yield id(item), [Resolved(episode=item.episode, subject=scene.rank(rank)) for rank in missing]
     for item in scene.named("python.exception"):
         exhausted = _numbers(item.episode.attributes.get("exhausted_rank", ""))
         if exhausted:
@@ -75,11 +86,13 @@ def odd_of_waiters(scene: Scene) -> Changes:
     for item in scene.named("nccl.watchdog.timeout"):
         if item.episode.attributes.get("seq", "").isdecimal():
             groups[process_group(item.episode.first)].append(item)
+    alone = len({process_group(item.episode.first) for item in scene.items} - {""}) < 2
     for items in groups.values():
-        yield from _odd_of(scene, items)
+        yield from _odd_of(scene, items, alone=alone)
 
 
-def _odd_of(scene: Scene, items: list[Resolved]) -> Changes:
+def _odd_of(scene: Scene, items: list[Resolved], *, alone: bool) -> Changes:
+    """`alone`: no line tells of another process group, so that all these ranks are of one."""
     first: dict[int, tuple[Place | Start, Resolved]] = {}
     for item in items:
         for rank, begun in _begun(item):
@@ -87,20 +100,50 @@ def _odd_of(scene: Scene, items: list[Resolved]) -> Changes:
                 first[rank] = begun, item
     waits = {rank: _signature(item) for rank, (_, item) in first.items()}
     counts = Counter(waits.values())
-    if len(counts) != 2 or len(waits) < 3 or min(counts.values()) != 1:
-        return
-    ((common, _), (single, _)) = counts.most_common()
-    if abs(int(common[0]) - int(single[0])) > MAX_GAP:
-        return
-    (rank,) = (rank for rank, wait in waits.items() if wait == single)
-    _, item = first[rank]
-    differ = f"{single[1]} number {single[0]}, the others {common[1]} number {common[0]}"
+    if len(counts) == 2 and len(waits) >= 3 and min(counts.values()) == 1:
+        ((common, _), (single, _)) = counts.most_common()
+        if abs(int(common[0]) - int(single[0])) <= MAX_GAP:
+            (rank,) = (rank for rank, wait in waits.items() if wait == single)
+            yield _mismatch(first[rank][1], single, common, scene.rank(rank))
+            return
+    pairs = ((one, other) for one in sorted(counts) for other in sorted(counts) if one < other)
+    fault = next((pair for pair in pairs if _is_mismatch(*pair)), None) if alone else None
+    if fault is not None:
+        rank = min(rank for rank, wait in waits.items() if wait == fault[0])
+        yield _mismatch(first[rank][1], *fault, Entity())
+
+
+def _is_mismatch(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    """Whether two ranks of a group called different collectives under one number."""
+    seq, op, numel = one
+    if seq != other[0] or not (op and other[1]):
+        return False
+    return op != other[1] or (op in _OF_ONE_SIZE and numel != other[2] and bool(numel and other[2]))
+
+
+def _mismatch(item: Resolved, one: tuple[str, str, str], other: tuple[str, str, str], subject: Entity) -> Change:
+    """What a rank waits in, as a mismatch: of `subject`, or of nobody who is known."""
+    said = {"differ": f"{_call(one)}, the others {_call(other)}"}
+    if subject.rank is not None:
+        said["rank"] = str(subject.rank)
     event = msgspec.structs.replace(
         item.episode.first, name="collective.mismatch", role="cause", label="software/collective_mismatch",
-        attributes={**item.episode.first.attributes, "rank": str(rank), "differ": differ},
+        attributes={**item.episode.first.attributes, **said},
     )  # fmt: skip
-    found = as_event(item, event, scene.rank(rank))
-    yield id(item), [found] if len(item.ranks) == 1 else [item, found]
+    found = as_event(item, event, subject)
+    return id(item), [found] if len(item.ranks) == 1 else [item, found]
+
+
+def _call(wait: tuple[str, str, str]) -> str:
+    return f"{wait[1]} number {wait[0]}" + (f" of {wait[2]} elements" if wait[2] else "")
+
+
+def stuck(scene: Scene) -> Changes:
+    """Where the watchdogs of several ranks stand still, the first to print it is not known to be the first."""
+    items = scene.named("nccl.watchdog.stuck")
+    if len({rank for item in items for rank in item.ranks}) > 1:
+        for item in items:
+            yield id(item), [Resolved(episode=item.episode, subject=Entity(), crowd_ranks=item.ranks)]
 
 
 def _begun(item: Resolved) -> Iterator[tuple[int, Place | Start]]:
