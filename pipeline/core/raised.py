@@ -7,7 +7,14 @@ from pipeline.core.order import canonical, order
 from pipeline.core.signs import WAITERS
 
 # A collective failed, somebody waited in vain for what a worker had to say, or for the others at the start.
-_RAISED: Final = ("torch.nccl.error", "vllm.engine_failed", "tcpstore.connect_timeout", "jax.barrier")
+_RAISED: Final = (
+    "torch.nccl.error",
+    "vllm.engine_failed",
+    "tcpstore.connect_timeout",
+    "jax.barrier",
+    "torch.unique_id.failed",
+    "torch.monitored_barrier",
+)
 # A coordinator hears nothing more of a process.
 _UNHEARD: Final = "jax.task_lost"
 _HEARTBEAT: Final = "heartbeat"
