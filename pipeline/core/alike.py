@@ -1,0 +1,69 @@
+"""What all ranks of a job raise alike is no rank's own fault: it is what they share. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from pipeline.core.causes import Rule
+from pipeline.core.chains import STOPPED, Resolved, step
+from pipeline.core.code_path import failure_of
+from pipeline.core.conclusion import REPEATED, Conclusion
+from pipeline.core.placement import PlacementMap
+from pipeline.core.signs import OF_OTHERS
+
+WHY: Final = (
+    "every rank that was not stopped fails in the same way: it is what they share (the program, its settings, its data "
+    "or how it is started), not one of them"
+)
+# What is wrong with how a job is set up is wrong for all of its ranks, also where the others were stopped first.
+_SETUP: Final = "software/config_error"
+EVERY: Final = "every rank"
+_TABLE: Final = "elastic.rank_failed"
+_SIGTERM: Final = "-15"
+
+
+def of_all(main: Conclusion, items: list[Resolved], placement: PlacementMap) -> Conclusion:
+    """The conclusion, which names no rank where all ranks of the job say the same of themselves.
+
+    Nobody's own error follows from that of another rank, so that the first line is no more than the first. Who was
+    stopped by the launcher before it could say so does not count.
+    """
+    root = main.root_item.episode.first
+    if (
+        main.rule is None
+        or main.rule.scope not in ("rank", "job")
+        or root.source_kind != "application"
+        or not main.culprits
+    ):
+        return main
+    if root.name.startswith(OF_OTHERS) or not _is_whole(placement):
+        return main
+    said = failure_of(root)
+    same = [item for item in items if item.episode.name == root.name and failure_of(item.episode.first) == said]
+    alike = {rank for item in same for rank in item.ranks}
+    stopped = {rank for item in items if _is_stopped(item) for rank in item.ranks}
+    if (len(alike) < 2 and main.class_ != _SETUP) or set(placement.ranks) - alike - stopped:
+        return main
+    steps = list(main.steps)
+    for item in same:
+        if not any(one.item is item for one in steps):
+            steps.append(step(item, "cascade", main.root, REPEATED, steps))
+    rule = _of_every_rank(main.rule)
+    return msgspec.structs.replace(main, rule=rule, culprits=[], rivals=1, why_unknown=WHY, steps=steps)
+
+
+def _of_every_rank(rule: Rule) -> Rule:
+    """The rule as it reads of all ranks."""
+    action = msgspec.structs.replace(rule.action, target=rule.action.target.replace("{who}", EVERY))
+    return msgspec.structs.replace(
+        rule, explanation=rule.explanation.replace("{who}", EVERY), consequence="no rank came further", action=action
+    )
+
+
+def _is_whole(placement: PlacementMap) -> bool:
+    return placement.world_size in (None, len(placement.ranks))
+
+
+def _is_stopped(item: Resolved) -> bool:
+    name = item.episode.name
+    return name in STOPPED or (name == _TABLE and item.episode.attributes.get("exitcode") == _SIGTERM)
