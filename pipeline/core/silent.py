@@ -215,8 +215,10 @@ def _ended_by_itself(items: Sequence[Resolved], ends: Sequence[Resolved], losses
     """The one rank that ended with a code of its own; else the one that failed without a word, where all that lost a
     peer are known and it tells of nothing that it waited for.
     """
+    if not losses:
+        return []
     chosen = {item.subject.rank for item in ends if _is_chosen(_exitcode(item))}
-    if not chosen and losses and all(item.ranks for item in losses):
+    if not chosen and all(item.ranks for item in losses):
         own = (item for item in items if not item.episode.name.startswith(OF_OTHERS))
         victims = {rank for item in own if item.episode.first.role == "symptom" for rank in item.ranks}
         chosen = {item.subject.rank for item in ends if _exitcode(item) in UNSAID} - victims

@@ -142,9 +142,9 @@ def test_who_was_stopped_before_it_could_raise_it_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("ranks", [(2,), (0, 1, 2)])
-def test_where_one_rank_did_not_raise_it_the_first_that_did_is_named(ranks: tuple[int, ...]) -> None:
+def test_where_one_rank_did_not_raise_it_those_that_did_are_named(ranks: tuple[int, ...]) -> None:
     raised = [_raised(rank, "settings") for rank in ranks]
-    assert _named(*raised, _ended(ranks[0], 2, "1"))[1] != []
+    assert _named(*raised, _ended(ranks[0], 2, "1"))[1] == list(ranks)
 
 
 # --- who ended first ------------------------------------------------------------------------------------------------
@@ -154,9 +154,7 @@ def _lost(rank: int | None) -> Event:
     return event("gloo.closed", source="job", offset=7_000 + (rank or 9), rank=rank, at_ns=T0 + 3 * SECOND)
 
 
-@pytest.mark.parametrize(
-    ("exitcode", "named"), [("3", [1]), ("17", [1]), ("127", [1]), ("1", [1]), ("-15", []), ("143", [])]
-)
+@pytest.mark.parametrize(("exitcode", "named"), [("3", [1]), ("17", [1]), ("127", [1]), ("1", [1]), ("143", [])])
 def test_a_code_that_the_program_chose_names_its_rank(exitcode: str, named: list[int]) -> None:
     assert _named(_ended(1, 2, exitcode), _lost(0), _lost(2), _lost(3))[1] == named
 
@@ -184,8 +182,15 @@ def test_who_had_to_be_stopped_while_all_others_gave_up_is_the_one_waited_for(
     lines: int, codes: dict[int, str], named: list[int]
 ) -> None:
     waits = [event("gloo.timeout", source="job", offset=9_000, at_ns=T0 + 20 * SECOND, count=lines)]
-    _, ranks = _named(*waits, *(_ended(rank, 21, code) for rank, code in codes.items()))
+    stops = [_stopped(rank) for rank, code in codes.items() if code == "-15"]
+    _, ranks = _named(*waits, *stops, *(_ended(rank, 21, code) for rank, code in codes.items()))
     assert ranks == named
+
+
+def test_a_sigterm_that_the_launcher_did_not_send_came_from_outside() -> None:
+    lost = [_lost(rank) for rank in (0, 2, 3)]
+    assert _named(_ended(1, 4, "-15"), *lost) == ("infra/process_killed", [1])
+    assert _named(_stopped(1), _ended(1, 4, "-15"), *lost)[0] != "infra/process_killed"
 
 
 @pytest.mark.parametrize(("silent", "named"), [(True, [2]), (False, [])])
