@@ -8,6 +8,7 @@ from pipeline.core.causes import Rule
 from pipeline.core.chains import STOPPED, Resolved, Step, step
 from pipeline.core.code_path import failure_of
 from pipeline.core.conclusion import REPEATED, Conclusion
+from pipeline.core.derived.launcher import LAUNCHER_STOPPED
 from pipeline.core.derived.ranks import MAX_NAMED
 from pipeline.core.placement import PlacementMap
 from pipeline.core.signs import OF_OTHERS
@@ -22,7 +23,6 @@ _SETUP: Final = "software/config_error"
 _OF_PROGRAMS: Final = ("software", "storage", "resource")
 EVERY: Final = "every rank"
 _TABLE: Final = "elastic.rank_failed"
-_SIGTERM: Final = "-15"
 
 
 def of_all(main: Conclusion, items: list[Resolved], placement: PlacementMap) -> Conclusion:
@@ -79,4 +79,4 @@ def _is_whole(placement: PlacementMap) -> bool:
 
 def _is_stopped(item: Resolved) -> bool:
     name = item.episode.name
-    return name in STOPPED or (name == _TABLE and item.episode.attributes.get("exitcode") == _SIGTERM)
+    return name in STOPPED or (name == _TABLE and item.episode.attributes.get("exitcode") == LAUNCHER_STOPPED)

@@ -6,7 +6,7 @@ from pipeline.core.chains import Resolved, Step, step
 from pipeline.core.conclusion import REPEATED, Conclusion, Reported, entity_text
 from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
 from pipeline.core.derived.flight import FlightEvidence
-from pipeline.core.derived.launcher import LAUNCHER_KILLED
+from pipeline.core.derived.launcher import LAUNCHER_KILLED, LAUNCHER_STOPPED
 from pipeline.core.marks import STALLED
 from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
@@ -18,7 +18,7 @@ from schemas.vocabulary import Interruption
 
 # What only tells that processes of the job ended; and how those end that a launcher stops.
 _ENDED: Final = frozenset(("elastic.failed", "elastic.rank_failed", "process.abort"))
-_STOPPED: Final = ("-15", LAUNCHER_KILLED)
+_STOPPED: Final = (LAUNCHER_STOPPED, LAUNCHER_KILLED)
 # What is said of a process that is gone, and what would decide it.
 _IS_GONE: Final = (
     "A process of the job is gone, as who watches it says; nothing says why.",

@@ -11,6 +11,8 @@ from schemas.records import Entity, Event
 
 # In place of the exit code of a process that the launcher killed.
 LAUNCHER_KILLED: Final = "-9 (launcher)"
+LAUNCHER_STOPPED: Final = "-15 (launcher)"
+_BY_LAUNCHER: Final = {"-9": LAUNCHER_KILLED, "-15": LAUNCHER_STOPPED}
 _FAILED: Final = "elastic.failed"
 _TABLE: Final = "elastic.rank_failed"
 # Exit codes of a process that ends by what it printed: an exception, an abort, a crash.
@@ -92,16 +94,29 @@ def _process(scene: Scene, item: Resolved, rows: dict[str, list[Entity]]) -> Ent
 
 
 def killed_by_launcher(scene: Scene) -> Changes:
-    """A process that the launcher itself killed, because it did not stop, was not killed by somebody else."""
+    """A process that its launcher stopped, or killed because it did not stop, was not killed by somebody else."""
     rows = _rows(scene)
-    killed = {(_file(item.episode.first)[1], item.subject.pid) for item in scene.named("elastic.kill")}
+    done = {code: _done_to(scene, name) for name, code in (("elastic.kill", "-9"), ("elastic.terminate", "-15"))}
     for item in scene.named(_FAILED, _TABLE):
-        event, pid = item.episode.first, item.subject.pid
-        if pid is None or event.attributes.get("exitcode") != "-9" or (_file(event)[1], pid) not in killed:
+        event = item.episode.first
+        code = event.attributes.get("exitcode", "")
+        if not any(name in done.get(code, ()) for name in _names(item)):
             continue
-        event = msgspec.structs.replace(event, attributes={**event.attributes, "exitcode": LAUNCHER_KILLED})
+        event = msgspec.structs.replace(event, attributes={**event.attributes, "exitcode": _BY_LAUNCHER[code]})
         episode = msgspec.structs.replace(item.episode, first=event)
         yield id(item), [Resolved(episode=episode, subject=_process(scene, item, rows))]
+
+
+def _done_to(scene: Scene, name: str) -> set[tuple[str, str, int]]:
+    return {one for item in scene.named(name) for one in _names(item)}
+
+
+def _names(item: Resolved) -> set[tuple[str, str, int]]:
+    """By what the lines of one file call the processes they speak of."""
+    file = _file(item.episode.first)[1]
+    named = {(file, "rank", rank) for rank in item.ranks}
+    pids = {(member.source, member.pid) for member in item.episode.crowd.values()} | {(file, item.subject.pid)}
+    return named | {(source, "pid", pid) for source, pid in pids if pid is not None}
 
 
 def _is_tie(scene: Scene, agent: Resolved) -> bool:
