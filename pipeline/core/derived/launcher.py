@@ -120,7 +120,9 @@ def _names(item: Resolved) -> set[tuple[str, str, int]]:
 
 
 def _is_tie(scene: Scene, agent: Resolved) -> bool:
-    """Whether others of the launcher's processes had ended by themselves too, and it names the first of them."""
+    """Whether others of the launcher's processes had ended too, one of which lost a peer, and it names the first."""
+    if all(_file(item.episode.first) != _file(agent.episode.first) for item in scene.named(*_LOST_A_PEER)):
+        return False
     table = [item for item in scene.named(_TABLE) if _file(item.episode.first)[1] == _file(agent.episode.first)[1]]
     own = [item for item in table if item.episode.attributes.get("exitcode") in OWN_END]
     local = {item.subject.local_rank for item in own if item.subject.local_rank is not None}
