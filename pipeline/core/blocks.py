@@ -4,6 +4,7 @@ Lines of several writers may stand between each other in any order. Where nothin
 that another one may have been mixed into gets nothing from its earlier lines: fewer attributes, never somebody else's.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -28,6 +29,12 @@ _FRAME_KEYS: Final = ("file", "line", "function")
 _UNCAUGHT: Final = "uncaught"
 _OF_HOOK: Final = "rank_hook"
 _SCRIPT: Final = ("<module>", "_run_module_as_main", "run_scheduler_process", "_wrap")
+# The functions of the program itself that were running, outermost first: of processes that wait for each other they
+# tell which is elsewhere.
+_CALLERS: Final = "callers"
+_WAITED: Final = ("gloo.timeout", "gloo.closed", "gloo.reset")
+_LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen ")
+MAX_CALLERS: Final = 240
 
 
 class Block(Struct, kw_only=True):
@@ -155,10 +162,13 @@ class Blocks:
         """The deepest frame stands last; where the first one is the script itself, nobody caught the exception."""
         block = self._open(_TRACEBACK, writer, offset)
         block.seen.setdefault(_TRACEBACK, 1)
-        if block.attributes.get(_UNCAUGHT) or (not block.attributes and match.attributes.get("function") in _SCRIPT):
-            block.attributes = {**match.attributes, _UNCAUGHT: "true"}
-        else:
-            block.attributes = match.attributes
+        said = block.attributes
+        if _is_constructor(match.attributes, said):
+            return
+        is_uncaught = said.get(_UNCAUGHT) or (not said and match.attributes.get("function") in _SCRIPT)
+        block.attributes = {**match.attributes, _CALLERS: _callers(said.get(_CALLERS, ""), match.attributes)}
+        if is_uncaught:
+            block.attributes[_UNCAUGHT] = "true"
 
     def _raised(self, match: Match, writer: str, offset: int) -> Match:
         """The exception ends the traceback: the place that raised it is the deepest frame."""
@@ -168,6 +178,8 @@ class Blocks:
             return match
         left = block.seen.get(_TRACEBACK, 1) - 1
         frame, block.attributes = block.attributes, {}
+        if match.event not in _WAITED:
+            frame.pop(_CALLERS, None)
         if left <= 0:
             del self._memory[key]
         else:
@@ -175,3 +187,17 @@ class Blocks:
         if block.mixed or not frame or any(name in match.attributes for name in _FRAME_KEYS):
             return match
         return msgspec.structs.replace(match, attributes={**match.attributes, **frame})
+
+
+def _is_constructor(frame: Mapping[str, str], caller: Mapping[str, str]) -> bool:
+    """Whether a library's function made a helper of the same file there: torch.load opens what it reads like this."""
+    same = frame.get("file") == caller.get("file") and frame.get("function") == "__init__"
+    return same and any(part in frame.get("file", "") for part in _LIBRARIES)
+
+
+def _callers(before: str, frame: Mapping[str, str]) -> str:
+    """With one more function, where it is the program's own."""
+    function = frame.get("function", "")
+    if any(part in frame.get("file", "") for part in _LIBRARIES) or len(before) > MAX_CALLERS:
+        return before
+    return f"{before} > {function}" if before else function

@@ -19,7 +19,7 @@ from pipeline.core.operator_lines import operator_lines
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, runs_again, saved_of
 from pipeline.core.signs import FAILURES, STALLS, WAITERS
-from pipeline.core.unknown import has_last_words
+from pipeline.core.unknown import has_last_words, interruption_of
 from schemas.records import (
     Action,
     Alternative,
@@ -104,7 +104,7 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         confidence=round(sure, 3),
         alternatives=[_alternative(other, conclusion, frame) for other in conclusion.alternatives],
         phase=_phase(conclusion, frame, root),
-        interruption=rule.interruption if rule else "hang",
+        interruption=rule.interruption if rule else interruption_of(conclusion),
         chain=[_chain_step(number, group, conclusion) for number, group in enumerate(groups, 1)],
         edges=_edges(groups, conclusion),
         blast_radius=_blast_radius(conclusion, frame),
@@ -392,6 +392,8 @@ def _explanation(conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) 
                 f"Rank {names} ended with an error of its own while all others waited for it in a collective; "
                 "what led to the error is not in these logs."
             )
+        if interruption_of(conclusion) == "soft":
+            return f"Rank {names} ended before all others, as its launcher saw; nothing says why."
         return f"Rank {names} fell silent while all others waited for it in a collective; nothing says why."
     if not any(s.item.episode.name in STALLS for s in conclusion.steps):
         return "A process of the job ended; no line before it names a cause."
@@ -473,7 +475,7 @@ def _phase(conclusion: Conclusion, frame: Frame, root: Event) -> Phase:
 
 
 def _recovery(conclusion: Conclusion, frame: Frame, root: Event, ended_ns: int | None) -> Recovery:
-    interruption = conclusion.rule.interruption if conclusion.rule else "hang"
+    interruption = conclusion.rule.interruption if conclusion.rule else interruption_of(conclusion)
     if interruption == "slow" and _failed(conclusion):
         # It was slow until the others gave up.
         interruption = "soft"

@@ -2,24 +2,34 @@
 
 The dumps of the flight recorder say most; then who does not report what all others report, whose marks of progress
 stopped first, and whom a launcher saw end. Who reports that it waited did not fall silent, and neither did who lost a
-peer before it ended: that peer did.
+peer before it ended: that peer did. Where one waited elsewhere than all others, nobody is missing.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from pipeline.core.chains import STOPPED, Resolved
 from pipeline.core.conclusion import Reported
+from pipeline.core.derived.calls import odd_one
 from pipeline.core.derived.launcher import OWN_END
+from pipeline.core.derived.ranks import MAX_NAMED, numbers
 from pipeline.core.marks import MARKS, writer_of
-from pipeline.core.order import Stamped, order
+from pipeline.core.order import Stamped, canonical, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.progress_marks import Stall
-from pipeline.core.signs import LOST_A_PEER, OF_OTHERS, REPORTS, WAITERS
+from pipeline.core.signs import LOST_A_PEER, OF_OTHERS, REPORTS, SURVIVORS, WAITERS
 from schemas.records import Event
 
 _FAILED: Final = "elastic.failed"
 _ENDS: Final = (_FAILED, "elastic.rank_failed")
+_CALL: Final = "function"
+_BARRIER: Final = "torch.monitored_barrier"
+_STORE: Final = "tcpstore.error"
+_OF_GLOO: Final = "//cpu//"
+# What was raised and not printed, and an abort.
+UNSAID: Final = ("1", "-6", "134")
+# From here on shells count signals.
+MAX_CHOSEN: Final = 128
 
 
 def fell_silent(
@@ -28,13 +38,43 @@ def fell_silent(
     """The ranks that fell silent, as far as anything says. `shown`: by the dumps of the others."""
     waits = [item for item in items if item.episode.name in WAITERS]
     losses = [item for item in items if item.episode.name in LOST_A_PEER]
-    found = list(shown) or _unreported(items, waits, losses, placement, reported)
-    return found or _stopped_first(items, reported.stall) or _ended_first(items, waits, losses)
+    if not shown and odd_one(items, placement) is not None:
+        return []
+    return (
+        list(shown)
+        or _missed(items)
+        or _unreported(items, waits, losses, placement, reported)
+        or _had_to_be_stopped(items, placement)
+        or _stopped_first(items, reported.stall)
+        or _ended_first(items, waits, losses)
+    )
 
 
 def reporters(items: Iterable[Resolved]) -> set[int]:
     """The ranks that say themselves that they waited."""
     return {rank for item in items if item.episode.name in REPORTS for rank in item.ranks}
+
+
+def _missed(items: Sequence[Resolved]) -> list[int]:
+    """The ranks that did not come to a monitored barrier or to the start of a group, as those that wait there name
+    them, and that tell of no other call in which they waited.
+    """
+    lists = {said for item in items if (said := _missed_by(item.episode.name, item.episode.attributes))}
+    ranks = sorted(numbers(next(iter(lists)))) if len(lists) == 1 else []
+    elsewhere = {rank for item in items if item.episode.name in SURVIVORS for rank in item.ranks}
+    return [] if len(ranks) > MAX_NAMED or elsewhere & set(ranks) else ranks
+
+
+def _missed_by(name: str, said: Mapping[str, str]) -> str:
+    """The ranks that a line misses. Gloo's ranks meet by the address that each puts into the store under its number.
+    Source: gloo/rendezvous/context.cc, torch ProcessGroupGloo.cpp (the prefix is the number of the device).
+    """
+    if name == _BARRIER:
+        return said.get("ranks", "") if said.get("what") == "failed" else ""
+    if name != _STORE or _OF_GLOO not in said.get("keys", ""):
+        return ""
+    device, slash, rank = said["keys"].rpartition(_OF_GLOO)[2].partition("/")
+    return rank if slash and device.isdecimal() and rank.isdecimal() else ""
 
 
 # --- by who does not report -----------------------------------------------------------------------------------------
@@ -63,7 +103,7 @@ def _unreported(
     fallen = _fallen_first(items, waits, losses)
     nodes = {placement.ranks[rank].node for rank in fallen if rank in known}
     silent = [rank for rank in silent if rank in fallen or placement.ranks[rank].node not in nodes]
-    silent = [rank for rank in silent if not _lost_a_peer(losses, rank, [wait.episode.first for wait in waits])]
+    silent = [rank for rank in silent if not _lost_a_peer(losses, rank, _ends(waits))]
     if not silent or len(silent) * 2 > len(known):
         return []
     window_ns = max(item.episode.end_ns for item in waits)
@@ -73,6 +113,15 @@ def _unreported(
         if not reported.all_ended and reported.through_ns.get(placement.ranks[rank].node or "", 0) < window_ns
     ]
     return [] if unread else silent
+
+
+def _ends(waits: Iterable[Resolved]) -> list[Event]:
+    """The first line of each wait; of those that differ only in the call that waited, of all together."""
+    ends: dict[str | int, Event] = {}
+    for wait in waits:
+        key = wait.episode.name if _CALL in wait.episode.attributes else id(wait)
+        ends[key] = min(ends.get(key, wait.episode.first), wait.episode.first, key=canonical)
+    return list(ends.values())
 
 
 def _unheard_of(items: Iterable[Resolved]) -> list[int]:
@@ -150,14 +199,55 @@ def _stopped_first(items: Iterable[Resolved], stall: Stall | None) -> list[int]:
 
 def _ended_first(items: Sequence[Resolved], waits: Sequence[Resolved], losses: Sequence[Resolved]) -> list[int]:
     """The one rank that a launcher saw end by itself before anybody gave up waiting, and that had lost no peer."""
-    ends = [item for item in items if item.episode.name == _FAILED and item.subject.rank is not None]
-    ends = [item for item in ends if item.episode.attributes.get("exitcode") in OWN_END]
+    ends = [item for item in items if item.episode.name in _ENDS and item.subject.rank is not None]
+    if not waits:
+        return _ended_by_itself(items, ends, losses)
+    ends = [item for item in ends if item.episode.name == _FAILED and _exitcode(item) in OWN_END]
     early = [item for item in ends if all(order(item.episode.first, wait.episode.first) == "before" for wait in waits)]
     ranks = {item.subject.rank for item in early if item.subject.rank is not None}
     if not waits or len(ranks) != 1:
         return []
     (rank,) = ranks
     return [] if _was_left(losses, rank, early) else [rank]
+
+
+def _ended_by_itself(items: Sequence[Resolved], ends: Sequence[Resolved], losses: Sequence[Resolved]) -> list[int]:
+    """The one rank that ended with a code of its own; else the one that failed without a word, where all that lost a
+    peer are known and it tells of nothing that it waited for.
+    """
+    if not losses:
+        return []
+    chosen = {item.subject.rank for item in ends if _is_chosen(_exitcode(item))}
+    if not chosen and all(item.ranks for item in losses):
+        own = (item for item in items if not item.episode.name.startswith(OF_OTHERS))
+        victims = {rank for item in own if item.episode.first.role == "symptom" for rank in item.ranks}
+        chosen = {item.subject.rank for item in ends if _exitcode(item) in UNSAID} - victims
+    return [rank for rank in chosen if rank is not None] if len(chosen) == 1 else []
+
+
+def _exitcode(item: Resolved) -> str:
+    return item.episode.attributes.get("exitcode", "")
+
+
+def _is_chosen(exitcode: str) -> bool:
+    """Whether a program ended with a code of its own: what it raised, the loss of a peer too, ends Python with 1, and
+    shells tell of signals by 129 and more.
+    """
+    return exitcode.isdecimal() and len(exitcode) < 4 and 1 < int(exitcode) < MAX_CHOSEN
+
+
+def _had_to_be_stopped(items: Sequence[Resolved], placement: PlacementMap) -> list[int]:
+    """The one rank that had not ended when its launcher stopped it, where all others ended and as many lines that name
+    no rank tell of a wait in vain.
+    """
+    ends = [item for item in items if item.episode.name in _ENDS and _exitcode(item) in OWN_END]
+    ended = {rank for item in ends for rank in item.ranks}
+    left = set(placement.ranks) - ended
+    nameless = [item for item in items if item.episode.name in SURVIVORS and not item.ranks]
+    if placement.world_size != len(placement.ranks) or len(left) != 1 or len(ended) < 2:
+        return []
+    waited = any(item.episode.name in WAITERS for item in nameless)
+    return sorted(left) if waited and sum(item.episode.count for item in nameless) >= len(ended) else []
 
 
 def _was_left(losses: Iterable[Resolved], rank: int, ends: Sequence[Resolved]) -> bool:

@@ -6,14 +6,19 @@ from pipeline.core.chains import Resolved, Step, step
 from pipeline.core.conclusion import REPEATED, Conclusion, Reported, entity_text
 from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
 from pipeline.core.derived.flight import FlightEvidence
+from pipeline.core.derived.launcher import LAUNCHER_KILLED, LAUNCHER_STOPPED
 from pipeline.core.marks import STALLED
 from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
 from pipeline.core.raised import CUDA, LISTED
-from pipeline.core.signs import LAST_WORDS
+from pipeline.core.signs import FAILURES, LAST_WORDS
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of
 from schemas.records import Entity
+from schemas.vocabulary import Interruption
 
+# What only tells that processes of the job ended; and how those end that a launcher stops.
+_ENDED: Final = frozenset(("elastic.failed", "elastic.rank_failed", "process.abort"))
+_STOPPED: Final = (LAUNCHER_STOPPED, LAUNCHER_KILLED)
 # What is said of a process that is gone, and what would decide it.
 _IS_GONE: Final = (
     "A process of the job is gone, as who watches it says; nothing says why.",
@@ -105,6 +110,16 @@ def _stopped(items: list[Resolved], ranks: list[int], placement: PlacementMap) -
     """The ranks that stopped, each with the process group in which its dump shows it."""
     shown = {item.subject.rank: item.subject for item in items if item.episode.name in FLIGHT_FAILURES}
     return [shown.get(rank) or placement.ranks.get(rank) or Entity(rank=rank) for rank in ranks]
+
+
+def interruption_of(conclusion: Conclusion) -> Interruption:
+    """What stopped the job where no cause is found: the end of a process, where launchers tell of it and of no wait."""
+    told = [step.item for step in conclusion.steps if step.item.episode.name in FAILURES]
+    if not told or any(item.episode.name not in _ENDED for item in told):
+        return "hang"
+    silent = set(conclusion.silent_ranks)
+    ends = [item for item in told if item.episode.attributes.get("exitcode") not in _STOPPED]
+    return "soft" if not silent or any(item.ranks & silent for item in ends) else "hang"
 
 
 def has_last_words(steps: list[Step], ranks: list[int]) -> bool:

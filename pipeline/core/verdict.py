@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from pipeline.core.alike import of_all
 from pipeline.core.beside import context
 from pipeline.core.causes import RuleSet
 from pipeline.core.chains import Chain, Known, Resolved, chains_of, link_of
@@ -82,6 +83,7 @@ def _concluded(
         main = gone_of(ended, items) if ended else unknown(items, failures, placement, reported, silent, flight)
         return items, [main, *alone(loose, placement, main.culprits)]
     main, beside = with_rivals(linked, loose, placement)
+    main = of_all(main, items, placement)
     return items, [main, *alone(beside, placement, main.culprits)]
 
 

@@ -355,10 +355,18 @@ def test_of_two_agents_in_one_file_nobody_knows_whose_the_error_is() -> None:
 
 
 def test_an_error_that_many_printed_is_of_one_only_where_all_others_lost_a_peer() -> None:
-    twice = [_raised(), _raised(offset=44), _ended(811), _row(0, 811), _row(1, 812)]
+    twice = [_raised(), _raised(offset=44), _ended(812, local_rank=1), _row(0, 811), _row(1, 812)]
     lost = event("gloo.closed", source="job", offset=60, at_ns=T0 + SECOND)
     assert _whose(*twice) == [(None, None)]
-    assert _whose(*twice, lost) == [(0, 811)]
+    assert _whose(*twice, lost) == [(1, 812)]
+
+
+def test_of_several_that_ended_in_one_look_of_the_launcher_the_first_in_its_list_says_nothing() -> None:
+    lost = event("gloo.closed", source="job", offset=60, at_ns=T0 + SECOND)
+    both = [_ended(811, local_rank=0), _row(0, 811), _row(1, 812), lost]
+    assert _whose(_raised(), *both) == [(None, None)]
+    save = msgspec.structs.replace(_raised(), name="checkpoint.write_failed")
+    assert _found("checkpoint.write_failed", _derived(save, *both)) == [0]
 
 
 def test_a_process_that_was_killed_printed_no_exception() -> None:

@@ -13,6 +13,7 @@ from pipeline.core.chains import Resolved
 from pipeline.core.derived import (
     activities,
     again,
+    calls,
     compare,
     congestion,
     firmware,
@@ -46,6 +47,7 @@ EVENTS: Final = frozenset(
 ATTRIBUTES: Final = {
     "host.hung_task": frozenset(("blocked_in",)), "host.soft_lockup": frozenset(("lasting",)),
     "collective.mismatch": frozenset(("differ",)), "python.exception": frozenset(("uncaught",)),
+    **dict.fromkeys(calls.WAITED, frozenset(("file", "line", "function", "callers", "uncaught"))),
     "nic.link.down": frozenset(("layer",)), "ib.port.down": frozenset(("layer",)), **flight.ATTRIBUTES,
     compare.VERSION_DIFFERS: frozenset(("component", "numbers")), compare.TRANSPORT_DIFFERS: frozenset(("numbers",)),
     missing.GPU_MISSING: frozenset(("against", "numbers")), outliers.OUTLIER: frozenset(("measure", "numbers")),
@@ -73,6 +75,7 @@ KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "over": stores.over,
     "hardly_throttled": stores.hardly_throttled,
     "odd_of_waiters": ranks.odd_of_waiters,
+    "odd_of_calls": calls.odd_of_calls,
     "hung": stores.hung,
     "unfinished": activities.unfinished,
     "recurs": again.recurs,

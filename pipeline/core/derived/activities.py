@@ -12,6 +12,8 @@ from schemas.records import Entity, Event
 
 # A save that begins so long after the others began to wait was not what they waited for.
 MAX_LATE_S: Final = 120
+# Of two ranks the other one may have ended without a word.
+MIN_RANKS: Final = 3
 # Bars with one of these words count work on the data before training.
 _PREPARING: Final = (
     "prepar", "preproc", "tokeniz", "filter", "map", "pack", "group", "dataset", "index", "cach", "convert", "extract",
@@ -34,10 +36,11 @@ def unfinished(scene: Scene) -> Changes:
     for item, event in _newest(scene.named("checkpoint.started")):
         if not went_on(event, [*finished, *steps]) and _before(event, stalls) and not _late(event, stalls):
             yield id(item), [_marked(item, event, "checkpoint.unfinished", _who(item, reporters, scene))]
+    alone = _only_end(scene)
     for item in scene.named("train.end"):
         rank, event = item.subject.rank, item.episode.first
-        others = len(reporters - {None}) > 1
-        if rank is not None and rank not in reporters and others and _before(event, stalls):
+        missed = rank not in reporters and len(reporters - {None}) > 1
+        if rank is not None and (missed or item is alone) and _before(event, stalls):
             yield id(item), [_marked(item, event, "train.end.early", item.subject)]
     for name in ("data.download", "data.preprocess", "progress.bar"):
         kind = "data.download" if name == "data.download" else "data.preprocess"
@@ -48,6 +51,17 @@ def unfinished(scene: Scene) -> Changes:
             going_on = not _ended(event) and _before(event, stalls)
             if (going_on or ended_late) and not went_on(event, steps):
                 yield id(item), [_marked(item, event, f"{kind}.unfinished", _who(item, reporters, scene))]
+
+
+def _only_end(scene: Scene) -> Resolved | None:
+    """The end that one rank of several tells of itself, where each rank would: its line names the rank, and it is not
+    rank 0, which may speak for all.
+    """
+    ends = scene.named("train.end")
+    if len(ends) != 1 or (scene.placement.world_size or 0) < MIN_RANKS:
+        return None
+    said = ends[0].episode.attributes.get("rank")
+    return ends[0] if said not in (None, "", "0") else None
 
 
 def _newest(items: Iterable[Resolved]) -> list[tuple[Resolved, Event]]:

@@ -11,10 +11,13 @@ from schemas.records import Entity, Event
 
 # In place of the exit code of a process that the launcher killed.
 LAUNCHER_KILLED: Final = "-9 (launcher)"
+LAUNCHER_STOPPED: Final = "-15 (launcher)"
+_BY_LAUNCHER: Final = {"-9": LAUNCHER_KILLED, "-15": LAUNCHER_STOPPED}
 _FAILED: Final = "elastic.failed"
 _TABLE: Final = "elastic.rank_failed"
 # Exit codes of a process that ends by what it printed: an exception, an abort, a crash.
 OWN_END: Final = frozenset(("1", "2", "-6", "-11", "134", "139"))
+_SAVE: Final = "checkpoint.write_failed"
 _LOST_A_PEER: Final = ("gloo.closed", "gloo.reset")
 _OWN_ROLES: Final = ("cause", "intermediate")
 
@@ -24,7 +27,8 @@ def first_exit(scene: Scene) -> Changes:
 
     torchrun stops the others as soon as it sees one process end, and a process that raises ends before those that lose
     their connection to it. That holds for one agent's own processes only, and for an error that was printed once, or
-    where all other processes that failed say that they lost a peer.
+    where all other processes that failed say that they lost a peer. Of those that it found ended in one look (every 5 s
+    up to torch 2.3) it names the one with the lowest local rank: that says nothing, but of a save, which is rank 0's.
     Source: torch/distributed/elastic/agent/server/api.py (`_invoke_run`), multiprocessing/api.py (`_poll`).
     """
     first: dict[tuple[str, str], list[Resolved]] = defaultdict(list)
@@ -38,6 +42,8 @@ def first_exit(scene: Scene) -> Changes:
             continue
         (agent,) = agents
         if item.episode.count > 1 and _by_own_error(scene, _file(event)) != 1:
+            continue
+        if _is_tie(scene, agent) and not (event.name == _SAVE and agent.subject.local_rank == 0):
             continue
         if agent.episode.attributes.get("exitcode") in OWN_END and agent.episode.count == 1:
             yield (
@@ -88,16 +94,39 @@ def _process(scene: Scene, item: Resolved, rows: dict[str, list[Entity]]) -> Ent
 
 
 def killed_by_launcher(scene: Scene) -> Changes:
-    """A process that the launcher itself killed, because it did not stop, was not killed by somebody else."""
+    """A process that its launcher stopped, or killed because it did not stop, was not killed by somebody else."""
     rows = _rows(scene)
-    killed = {(_file(item.episode.first)[1], item.subject.pid) for item in scene.named("elastic.kill")}
+    done = {code: _done_to(scene, name) for name, code in (("elastic.kill", "-9"), ("elastic.terminate", "-15"))}
     for item in scene.named(_FAILED, _TABLE):
-        event, pid = item.episode.first, item.subject.pid
-        if pid is None or event.attributes.get("exitcode") != "-9" or (_file(event)[1], pid) not in killed:
+        event = item.episode.first
+        code = event.attributes.get("exitcode", "")
+        if not any(name in done.get(code, ()) for name in _names(item)):
             continue
-        event = msgspec.structs.replace(event, attributes={**event.attributes, "exitcode": LAUNCHER_KILLED})
+        event = msgspec.structs.replace(event, attributes={**event.attributes, "exitcode": _BY_LAUNCHER[code]})
         episode = msgspec.structs.replace(item.episode, first=event)
         yield id(item), [Resolved(episode=episode, subject=_process(scene, item, rows))]
+
+
+def _done_to(scene: Scene, name: str) -> set[tuple[str, str, int]]:
+    return {one for item in scene.named(name) for one in _names(item)}
+
+
+def _names(item: Resolved) -> set[tuple[str, str, int]]:
+    """By what the lines of one file call the processes they speak of."""
+    file = _file(item.episode.first)[1]
+    named = {(file, "rank", rank) for rank in item.ranks}
+    pids = {(member.source, member.pid) for member in item.episode.crowd.values()} | {(file, item.subject.pid)}
+    return named | {(source, "pid", pid) for source, pid in pids if pid is not None}
+
+
+def _is_tie(scene: Scene, agent: Resolved) -> bool:
+    """Whether others of the launcher's processes had ended too, one of which lost a peer, and it names the first."""
+    if all(_file(item.episode.first) != _file(agent.episode.first) for item in scene.named(*_LOST_A_PEER)):
+        return False
+    table = [item for item in scene.named(_TABLE) if _file(item.episode.first)[1] == _file(agent.episode.first)[1]]
+    own = [item for item in table if item.episode.attributes.get("exitcode") in OWN_END]
+    local = {item.subject.local_rank for item in own if item.subject.local_rank is not None}
+    return len(local) > 1 and agent.subject.local_rank == min(local)
 
 
 def _by_own_error(scene: Scene, file: tuple[str, str]) -> int:

@@ -43,7 +43,7 @@ def named(scene: Scene) -> Changes:
     for name, kinds in _NAMING.items():
         for item in scene.named(name):
             attributes = item.episode.attributes
-            ranks = _numbers(attributes.get("ranks", ""))
+            ranks = numbers(attributes.get("ranks", ""))
             if ranks and len(ranks) <= MAX_NAMED and (not kinds or attributes.get("what") in kinds):
                 yield id(item), [Resolved(episode=item.episode, subject=scene.rank(rank)) for rank in ranks]
     for item in scene.named(*_GONE):
@@ -56,7 +56,7 @@ def named(scene: Scene) -> Changes:
         if barrier and missing:
             yield id(item), [Resolved(episode=item.episode, subject=scene.rank(rank)) for rank in missing]
     for item in scene.named("python.exception"):
-        exhausted = _numbers(item.episode.attributes.get("exhausted_rank", ""))
+        exhausted = numbers(item.episode.attributes.get("exhausted_rank", ""))
         if exhausted:
             yield id(item), [Resolved(episode=item.episode, subject=scene.rank(exhausted[0]))]
 
@@ -168,7 +168,7 @@ def noticed(scene: Scene) -> Changes:
             yield id(item), [Resolved(episode=item.episode, subject=Entity())]
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
     """Ranks of a list, "[3, 4]" or "3, 4"."""
     parts = [part.strip() for part in text.strip("[] ").split(",")]
     return sorted({int(part) for part in parts if part.isdecimal() and len(part) < 8})
