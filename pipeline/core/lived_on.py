@@ -58,22 +58,39 @@ def last_steps(items: Iterable[Resolved]) -> dict[int, Event]:
 
 
 def trained_on(
-    chain: Chain, steps: Mapping[int, Event], waited: Collection[int], placement: PlacementMap, silent: Collection[int]
-) -> bool:
+    chain: Chain, steps: Mapping[int, Event], failures: Iterable[Resolved], waited: Collection[int],
+    placement: PlacementMap, silent: Collection[int],
+) -> bool:  # fmt: skip
     """Whether all ranks that a fault concerns went on with steps for longer than it could have waited. `steps`:
-    the last step of each rank; `waited`: the ranks that report that they waited.
+    the last step of each rank; `failures`: how the job failed; `waited`: the ranks that report that they waited.
 
     A fault that stops a process stops its steps; then what stopped the job later is something else. Not where one of
-    these ranks is the one that fell silent, nor where a later line tells of the fault again, or of what it did.
+    these ranks is the one that fell silent, nor where a later line tells of the fault again, or of what it did, nor
+    where the job failed by then and was started anew.
     """
     ranks = _concerned(chain, placement)
     if not ranks or not ranks.isdisjoint(silent) or not ranks <= steps.keys():
         return False
     least_ns = int(chain.rule.bites_s * SECOND_NS)
+    if _is_another_run(chain.root_item.episode.first, failures, [steps[rank] for rank in ranks], least_ns):
+        return False
     telling = [chain.root_item, *(step.item for step in chain.steps if _tells(step, ranks, waited))]
     told = [item.episode.last or item.episode.first for item in telling]
     lags = [lag_ns(line, steps[rank]) for line in told for rank in ranks]
     return all(lag is not None and lag[0] >= least_ns for lag in lags)
+
+
+def _is_another_run(root: Event, failures: Iterable[Resolved], steps: Iterable[Event], least_ns: int) -> bool:
+    """Whether the job failed soon after the fault, or the steps are of so long after its failure that it was started
+    anew: of a rank the last step is kept, which then says nothing of what came before the failure.
+    """
+    after = [item.episode.first for item in failures if order(root, item.episode.first) == "before"]
+    failed = min(after, key=canonical, default=None)
+    if failed is None:
+        return False
+    lags = [lag_ns(root, failed), *(lag_ns(failed, step) for step in steps)]
+    took, *since = (lag[0] if lag is not None else 0 for lag in lags)
+    return took < least_ns or any(ns >= least_ns for ns in since)
 
 
 def by_itself(chain: Chain) -> Chain:

@@ -63,7 +63,7 @@ def _concluded(
     known = _known(placement, heard=all_heard(items, placement, reported.nodes))
     chains = [chain for chain in chains_of(items, rules, known) if chain.is_whole and not lives_on(chain, items)]
     if failures:
-        chains = _fallen(chains, items, placement, silent)
+        chains = _fallen(chains, items, failures, placement, silent)
     ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
     roots, outsiders = _not_explained(ours), _not_explained(theirs)
     linked = [c for c in roots if _explains_failure(c) or not failures]
@@ -162,10 +162,12 @@ def _is_explained(chain: Chain, inside: dict[int, list[Chain]]) -> bool:
     return False
 
 
-def _fallen(chains: list[Chain], items: list[Resolved], placement: PlacementMap, silent: list[int]) -> list[Chain]:
+def _fallen(
+    chains: list[Chain], items: list[Resolved], failures: list[Resolved], placement: PlacementMap, silent: list[int]
+) -> list[Chain]:
     """The chains, of which those whose ranks trained on explain nothing of the failure."""
     steps, waited = last_steps(items), reporters(items)
-    found = (by_itself(c) if trained_on(c, steps, waited, placement, silent) else c for c in chains)
+    found = (by_itself(c) if trained_on(c, steps, failures, waited, placement, silent) else c for c in chains)
     return [chain for chain in found if chain.is_whole]
 
 

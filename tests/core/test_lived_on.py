@@ -78,6 +78,19 @@ def test_a_process_that_its_launcher_saw_end_did_not_wait() -> None:
     assert _blamed(concluded(*events, lost_gpu("alpha"), end)) == (GPU, [0])
 
 
+def test_steps_of_a_job_that_failed_and_was_started_anew_are_of_another_run() -> None:
+    end = event("elastic.failed", node="alpha", source="agent", rank=0, at_ns=T0 + 30 * SECOND,
+                attributes={"exitcode": "-6", "pid": "800"})  # fmt: skip
+    known = [placed(rank, node, world=4, bus=BUSES[rank]) for rank, node in enumerate(NODES)]
+    for trained_s in (80, 500):
+        steps = [_at("train.step", trained_s, rank=rank, node=node) for rank, node in enumerate(NODES)]
+        assert _blamed(concluded(*known, *steps, lost_gpu("alpha"), end)) == (GPU, [0])
+    # It stood still before it failed: no step of that time is kept.
+    late = replace(end, aligned_time_unix_nano=T0 + 300 * SECOND, lo_unix_nano=T0 + 300 * SECOND,
+                   hi_unix_nano=T0 + 300 * SECOND)  # fmt: skip
+    assert _blamed(concluded(*known, *steps, lost_gpu("alpha"), late)) == (GPU, [0])
+
+
 def test_a_clock_that_cannot_say_decides_nothing() -> None:
     line = replace(lost_gpu("alpha", bound_ns=480 * SECOND), clock_id="alpha/other")
     assert _blamed(concluded(*_job([500] * 4), line)) == (GPU, [0])
