@@ -176,8 +176,9 @@ class Join:
         above = self._superseding(standing, best)
         if above is not None:
             return msgspec.structs.replace(incident, state="superseded", superseded_by=above)
+        jobs, is_over = self._hit(standing, incident)
         return msgspec.structs.replace(
-            incident, jobs=self._jobs(standing, incident), related=self._related(standing, best)
+            incident, jobs=jobs, state="resolved" if is_over else "open", related=self._related(standing, best)
         )
 
     def _related(self, standing: Standing, best: _Best) -> list[Related]:
@@ -203,13 +204,13 @@ class Join:
         told = best[group]
         return told[1] if told is not None and (is_node or told < _told(verdict)) else None
 
-    def _jobs(self, standing: Standing, incident: Incident) -> list[Job]:
-        """The jobs of every verdict that rests on the same line."""
-        jobs = {(job.job_id, job.attempt): job for job in incident.jobs}
-        for other in self._sharing(standing):
-            if isinstance(other.verdict.incident, Incident) and _is_one(other.verdict, standing.verdict):
-                jobs.update({(job.job_id, job.attempt): job for job in other.verdict.incident.jobs})
-        return [jobs[name] for name in sorted(jobs)]
+    def _hit(self, standing: Standing, incident: Incident) -> tuple[list[Job], bool]:
+        """The jobs of every verdict that rests on the same line, and whether it is over for each of them."""
+        others = (o.verdict for o in self._sharing(standing) if _is_one(o.verdict, standing.verdict))
+        found = [incident, *(other.incident for other in others if isinstance(other.incident, Incident))]
+        jobs = {(job.job_id, job.attempt): job for one in found for job in one.jobs}
+        is_over = all(one.state == "resolved" for one in found if one is incident or one.jobs)
+        return [jobs[name] for name in sorted(jobs)], is_over
 
 
 def _may_speak_for(other: Standing, standing: Standing) -> bool:

@@ -31,6 +31,7 @@ from pipeline.web.client import FeedClient, FeedUnreachableError
 from schemas.codec import encode
 from schemas.records import ClockReading, Incident, Progress, RawBatch, RawLine, SourceProgress
 from schemas.topics import RAW, key_of
+from schemas.vocabulary import STANDING
 from tests.bench.processes import cpu_s
 
 SECOND_NS = 1_000_000_000
@@ -279,7 +280,7 @@ def _told(made: Made, heard: Heard, first_ns: int, last_ns: int) -> Iterator[str
     first = right = None
     for at_ns, incident in heard.revisions:
         standing[incident.incident_id] = incident
-        found = sorted((one for one in standing.values() if one.state == "open"), key=lambda one: -one.confidence)
+        found = sorted((one for one in standing.values() if one.state in STANDING), key=lambda one: -one.confidence)
         score = scoring.judge("collapse", made.truth, found)
         since = (at_ns - first_ns) / SECOND_NS
         yield f"    {since:+7.2f} s  {incident.state} {incident.verdict} {score.said}, culprit {score.culprit}"

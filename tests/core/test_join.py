@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pipeline.core.join import FORGET_NS, Join
 from pipeline.core.outputs import Output
 from schemas.records import Engine, Incident, Job, Verdict
+from schemas.vocabulary import IncidentState
 from tests.strategies import CLUSTER, SECOND, T0, incidents, text
 
 NODE_KEY = f"node:{CLUSTER}/beta/boot-beta"
@@ -26,15 +27,16 @@ def _verdict(
     withdrawn: bool = False,
     as_of_ns: int = 0,
     seq: int = 0,
+    state: IncidentState = "open",
 ) -> Verdict:
     incident = Incident(
         incident_id=name, engine=Engine(version="1", rules_digest="x"), run="live", run_id="", cluster=CLUSTER,
-        class_=class_, confidence=confidence, jobs=[Job(job_id=job) for job in jobs],
+        class_=class_, confidence=confidence, jobs=[Job(job_id=job) for job in jobs], state=state,
     )  # fmt: skip
     return Verdict(
         verdict_id=name, job_key=key, incident=incident, root_events=list(roots),
-        explained_events=sorted({*roots, *explained}), content_hash=f"{class_} {confidence}", withdrawn=withdrawn,
-        as_of_unix_nano=as_of_ns, seq=seq,
+        explained_events=sorted({*roots, *explained}), content_hash=f"{class_} {confidence} {state}",
+        withdrawn=withdrawn, as_of_unix_nano=as_of_ns, seq=seq,
     )  # fmt: skip
 
 
@@ -156,6 +158,17 @@ def test_two_jobs_that_rest_on_the_same_line_are_one_incident_with_both_jobs() -
     assert said["b"].state == "superseded"
     assert said["b"].superseded_by == "a"
     assert [job.job_id for job in said["a"].jobs] == ["1", "2"]
+
+
+def test_an_incident_of_two_jobs_is_over_once_it_is_for_both() -> None:
+    join = Join()
+    said = _apply(
+        join,
+        _verdict("a", key=f"{CLUSTER}/1/0", jobs=["1"], state="resolved"),
+        _verdict("b", key=f"{CLUSTER}/2/0", jobs=["2"]),
+        _verdict("b", key=f"{CLUSTER}/2/0", jobs=["2"], state="resolved"),
+    )
+    assert [i.state for i in said if i.incident_id == "a"] == ["resolved", "open", "resolved"]
 
 
 def test_of_many_jobs_on_one_line_one_speaks_for_all_whenever_it_comes() -> None:

@@ -19,6 +19,7 @@ from pipeline.store.clickhouse import Store
 from pipeline.store.settings import settings_from_url
 from schemas.codec import decode
 from schemas.records import DELIVERY_FIELDS, Incident
+from schemas.vocabulary import STANDING
 from tests.polling import until
 
 
@@ -120,7 +121,7 @@ class Fleet:
         last: dict[str, Incident] = {}
         for incident in self.revisions(cluster):
             last[incident.incident_id] = incident
-        return contents(i for i in last.values() if i.state == "open")
+        return contents(i for i in last.values() if i.state in STANDING)
 
     def wait_final(self, cluster: str, expected: list[bytes], timeout_s: float = 60.0) -> None:
         """Wait until the final incidents are the expected ones; shows the difference otherwise."""
