@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from pipeline.core.calibration import Calibration
-from pipeline.core.causes import Link, Rule, RuleSet, digest_of
+from pipeline.core.causes import Link, Rule, RuleSet, digest_of, names_in, sentences
 from pipeline.core.episodes import Coalescing
 from schemas import signals
 from schemas.matching import site_files
@@ -48,12 +48,24 @@ def load_rules() -> RuleSet:
         missing = [group for group in rule.groups if group not in shared.group]
         if missing:
             raise RuleFileError(f"{rule.id}.toml: groups {missing} are not in shared.toml")
+        _check_sentences(rule)
     measured = files("pipeline").joinpath(CALIBRATION).read_text(encoding="utf-8")
     digest = digest_of({**texts, "signals": signals.load().digest, CALIBRATION: measured})
     return RuleSet(
         rules=rules, groups=shared.group, coalescing={how.event: how for how in shared.coalesce}, digest=digest,
         calibration=_convert(CALIBRATION, measured, Calibration),
     )  # fmt: skip
+
+
+def _check_sentences(rule: Rule) -> None:
+    """A name that nothing fills would fail only once the rule concludes."""
+    for field, text, known in sentences(rule):
+        try:
+            unknown = sorted(set(names_in(text)) - known)
+        except ValueError as error:
+            raise RuleFileError(f"{rule.id}.toml: {field}: {error}: {text!r}") from None
+        if unknown:
+            raise RuleFileError(f"{rule.id}.toml: {field} names {unknown}; use some of {sorted(known)}")
 
 
 def _convert(name: str, text: str, shape: type[_T]) -> _T:

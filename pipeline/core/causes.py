@@ -4,8 +4,9 @@ The files are `pipeline/causes/*.toml`; this module holds their shape and the ma
 """
 
 import hashlib
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
@@ -16,6 +17,12 @@ from schemas.vocabulary import ActionKind, IncidentSeverity, Interruption, Role
 
 # `link`: between two ends, of which no line says which one is at fault.
 Scope = Literal["gpu", "rank", "peer", "node", "nic", "link", "job"]
+
+# What a sentence of a rule may name: the identifiers of the culprit, and it as process or device (`who`) and as GPU.
+TEMPLATE_NAMES: Final = frozenset((*Entity.__struct_fields__, "who", "gpu"))
+# What a line of the root may give: the target of an action names its part, an explanation the numbers of a comparison.
+PART: Final = "part"
+NUMBERS: Final = "numbers"
 
 
 def matches(event: str, where: dict[str, list[str]], episode: Episode) -> bool:
@@ -139,6 +146,22 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     groups: list[str] = []
     not_network_because: str | None = None
     story: list[Case] = []
+
+
+def names_in(template: str) -> list[str]:
+    """What a sentence names, in its order; raises ValueError where it is none."""
+    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+
+
+def sentences(rule: Rule) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """The sentences of a rule: the field, the text, and what it may name."""
+    yield "action.target", rule.action.target, TEMPLATE_NAMES | {PART}
+    yield "action.why", rule.action.why, TEMPLATE_NAMES
+    variants: list[Rule | Pattern] = [rule, *rule.root]
+    for one in variants:
+        yield "explanation", one.explanation or "", TEMPLATE_NAMES | {NUMBERS}
+        yield "consequence", one.consequence or "", TEMPLATE_NAMES
+        yield "not_network_because", one.not_network_because or "", TEMPLATE_NAMES
 
 
 class RuleSet(Struct, frozen=True, kw_only=True):

@@ -2,13 +2,12 @@
 
 from collections import Counter
 from datetime import UTC, datetime
-from string import Formatter
 from typing import Final
 
 import msgspec
 
 from pipeline.core.calibration import kind_of
-from pipeline.core.causes import Rule, RuleSet
+from pipeline.core.causes import Rule, RuleSet, names_in
 from pipeline.core.chains import Step
 from pipeline.core.code_path import failure_of, repeats
 from pipeline.core.conclusion import Conclusion
@@ -367,13 +366,9 @@ def _target(rule: Rule, conclusion: Conclusion, culprits: list[Culprit]) -> str:
     said = [step.item.episode.attributes for step in conclusion.steps if step.role in ("root", "cascade")]
     part = next((one[name] for one in said for name in _PARTS if name in one), None)
     known = msgspec.structs.asdict(blamed) | {"part": part, "who": culprits or None, "gpu": culprits or None}
-    if any(known[name] is None for name in _names(template)):
+    if any(known[name] is None for name in names_in(template)):
         return blamed.node if blamed.node and template.startswith("{node} ") else ""
     return _filled(template, culprits, part)
-
-
-def _names(template: str) -> list[str]:
-    return [name for _, name, _, _ in Formatter().parse(template) if name]
 
 
 def _explanation(conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) -> str:

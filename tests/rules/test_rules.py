@@ -4,12 +4,13 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from pipeline.core import derived
-from pipeline.core.causes import Case, Rule
+from pipeline.core.causes import TEMPLATE_NAMES, Case, Rule
 from pipeline.rulebook.stories import main_incident, story_problem
 from pipeline.rules import RuleFileError, _convert, load_rules
 from schemas import signals
@@ -33,10 +34,6 @@ ATTRIBUTES = {
         *(FRAME if name == "python.exception" else ()),
     }
     for name in EVENTS
-}  # fmt: skip
-TEMPLATE_NAMES = {
-    "who", "gpu", "node", "machine_id", "gpu_uuid", "serial", "pci_bus_id", "gpu_index", "nic", "link", "switch",
-    "nvlink_domain", "rank", "local_rank", "pid", "process_group",
 }  # fmt: skip
 
 
@@ -165,6 +162,28 @@ def test_a_rule_file_with_a_wrong_field_is_refused_with_file_and_field() -> None
         _convert("mine.toml", text.replace("strength", "strenght", 1), Rule)
     with pytest.raises(RuleFileError, match=r"mine\.toml"):
         _convert("mine.toml", "id = ", Rule)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("target", "the card of {serial_number}", r"action\.target names \['serial_number'\]; use some of .*'serial'"),
+        ("target", "{numbers} on {node}", "action.target names"),
+        ("explanation", "{part} of {who} failed", "explanation names"),
+        ("explanation", "{} failed", "explanation names"),
+        ("why", "{who", "action.why: expected"),
+    ],
+)
+def test_a_sites_rule_that_names_what_nothing_fills_is_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, text: str, said: str
+) -> None:
+    rule = files("pipeline").joinpath("causes", "cuda_oom.toml").read_text(encoding="utf-8")
+    (tmp_path / "causes").mkdir()
+    changed = re.sub(rf"^{field} = .*$", f'{field} = "{text}"', rule, count=1, flags=re.MULTILINE)
+    (tmp_path / "causes" / "cuda_oom.toml").write_text(changed)
+    monkeypatch.setenv("ROOTRANK_RULES", str(tmp_path))
+    with pytest.raises(RuleFileError, match=rf"cuda_oom\.toml: {said}"):
+        load_rules.__wrapped__()
 
 
 # --- stories ------------------------------------------------------------------------------------------------------
