@@ -275,6 +275,9 @@ _RAN_OUT = """\
 """  # noqa: E501 - lines as they are printed
 _SET_UP = "11:02:33.000000 gx4 [rank0]: loading checkpoint from /ckpt/run3 at iteration 36\n"
 _STEPS = "11:03:05.000000 gx4 [rank0]: step 37 loss 3.05\n11:03:15.000000 gx4 [rank0]: step 47 loss 3.01\n"
+_LONGER = "".join(
+    f"11:{minute:02}:05.000000 gx4 [rank{rank}]: step {minute} loss 3.0\n" for minute in range(4, 30) for rank in (0, 1)
+)
 _AGAIN = """\
 11:04:19.750000 gx4 [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB. GPU 1 has a total capacity of 79.15 GiB of which 0.84 GiB is free. Process 5344 has 78.3 GiB memory in use.
 11:04:20.500000 gx4 E0507 11:04:20.500000 5001 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 5344) of binary: /opt/py/bin/python
@@ -289,9 +292,10 @@ _AGAIN = """\
         # The ranks that did not fail do a few more steps until they are stopped.
         (_STEPS, "open"),
         (_SET_UP + _STEPS, "resolved"),
+        (_SET_UP + _STEPS + _LONGER, "resolved"),
         (_SET_UP + _STEPS + _AGAIN, "open"),
     ],
-    ids=["nothing", "set up only", "steps only", "set up and steps", "fails again"],
+    ids=["nothing", "set up only", "steps only", "set up and steps", "trains for long", "fails again"],
 )
 def test_an_incident_is_resolved_once_the_job_was_set_up_anew_and_trains(
     tmp_path: Path, after: str, state: str
@@ -299,6 +303,6 @@ def test_an_incident_is_resolved_once_the_job_was_set_up_anew_and_trains(
     text = "".join(f"2026-05-07T{line}\n" for line in (_RAN_OUT + after).splitlines())
     (tmp_path / "job.log").write_text(text.replace(" gx4", "+00:00 gx4"))
 
-    (incident, *_) = diagnose([tmp_path]).incidents
+    (incident,) = diagnose([tmp_path]).incidents
 
     assert (incident.class_, incident.state) == ("software/cuda_oom", state)

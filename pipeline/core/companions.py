@@ -126,16 +126,21 @@ def _last_marks(items: Sequence[Resolved], root: Resolved, told: Sequence[Step])
 
 
 def _last(item: Resolved, begun: Place | None) -> Resolved:
-    """The mark as its last line says it, where that is from before the failure."""
+    """The mark as its last line says it, where that is from before the failure; else as its first line does: what a job
+    that was started anew goes on with is no part of the failure.
+    """
     last = item.episode.last
-    if last is None or (begun is not None and canonical(last) >= begun):
+    if last is None:
         return item
-    return _of(last, item)
+    is_later = begun is not None and canonical(last) >= begun
+    return _of(item.episode.first if is_later else last, item)
 
 
-def _of(last: Event, item: Resolved) -> Resolved:
-    """The last line of an episode, as an item of its own."""
-    return Resolved(episode=msgspec.structs.replace(item.episode, first=last, last=None, count=1), subject=item.subject)
+def _of(line: Event, item: Resolved) -> Resolved:
+    """One line of an episode, as an item of its own."""
+    at_ns = -1 if line.aligned_time_unix_nano is None else line.aligned_time_unix_nano
+    episode = msgspec.structs.replace(item.episode, first=line, last=None, count=1, start_ns=at_ns, end_ns=at_ns)
+    return Resolved(episode=episode, subject=item.subject)
 
 
 # --- the culprit, with what its own lines add ---------------------------------------------------------------------

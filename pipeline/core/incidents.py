@@ -407,8 +407,9 @@ def _failed(conclusion: Conclusion) -> bool:
 
 
 def _is_over(conclusion: Conclusion, frame: Frame) -> bool:
-    """Whether the job failed by it, was started anew by its launcher, and trains again."""
-    if not conclusion.main or not _failed(conclusion):
+    """Whether the job failed by it, was started anew by its launcher, and trains again without standing still."""
+    stands_still = any(episode.name == STALLED for episode in frame.episodes)
+    if not conclusion.main or not _failed(conclusion) or stands_still:
         return False
     told = [step.item.episode for step in conclusion.steps if step.role != "context"]
     told += [episode for episode in frame.episodes if episode.name in FAILURES]

@@ -259,6 +259,35 @@ def test_time_outs_that_come_later_revise_the_incident() -> None:
     assert [(culprit.node, culprit.rank) for culprit in last.culprits] == [("beta", 2)]
 
 
+RAN_OUT = (
+    "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 1 has a total capacity of "
+    "79.15 GiB of which 0.31 GiB is free. Process 803 has 78.8 GiB memory in use."
+)
+ENDED = (
+    "E0304 05:11:13.500000 5001 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) "
+    "local_rank: 1 (pid: 803) of binary: /opt/py/bin/python"
+)
+
+
+def test_a_job_that_was_started_anew_and_trains_tells_nothing_more_until_it_stands_still() -> None:
+    failed = [
+        _line(305, 3, RAN_OUT),
+        _line(306, 3, ENDED),
+        _line(330, 0, "loading checkpoint from /ckpt/a at iteration 9"),
+    ]
+    again = [_line(at_s, rank, f"step {at_s} loss 2.2") for at_s in range(340, 700, 10) for rank in range(4)]
+    fleet = Fleet().live([*_trains(300), *failed, *again], 690)
+    said = len(fleet.revisions)
+    assert [(i.class_, i.state, i.verdict) for i in fleet.engine.incidents()] == [
+        ("software/cuda_oom", "resolved", "settled")
+    ]
+    assert fleet.main.ended_at == "2026-03-04T05:11:13.000000Z"
+    assert said <= 6
+    for second in range(691, 900):
+        fleet.read(second + 0.5)
+    assert [(i.class_, i.state) for i in fleet.engine.incidents()] == [("software/cuda_oom", "open")]
+
+
 def test_a_job_that_goes_on_takes_its_incident_back() -> None:
     goes_on = [_line(at_s, 0, f"step {at_s} loss 2.2") for at_s in range(610, 700, 10)]
     fleet = Fleet().live([*_trains(300), *goes_on], 650)
