@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.core.facts import MAX_WORLD
 from pipeline.core.flight import dump as flight_dump
-from pipeline.core.flight.dump import MAX_RANK, FlightError, dumps_of_json, dumps_of_value, own_rank
+from pipeline.core.flight.dump import FlightError, dumps_of_json, dumps_of_value, own_rank
 from pipeline.core.flight.state import (
     MAX_STATE,
     GroupState,
@@ -267,7 +268,7 @@ def test_ranks_are_folded_as_a_person_would(ranks: Any, text: str) -> None:
     assert folded(ranks) == text
 
 
-@pytest.mark.parametrize("text", ["0-", "a", "1-9999999999", "5:0", "0-3:x", "²", "3, 0-7", "5-2", f"0-{MAX_RANK}"])
+@pytest.mark.parametrize("text", ["0-", "a", "1-9999999999", "5:0", "0-3:x", "²", "3, 0-7", "5-2", f"0-{MAX_WORLD}"])
 def test_what_was_not_folded_unfolds_to_nothing(text: str) -> None:
     assert list(unfolded(text)) == []
 

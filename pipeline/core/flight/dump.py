@@ -19,10 +19,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from pipeline.core.facts import MAX_WORLD
+
 MAX_ENTRIES: Final = 100_000
 MAX_GROUPS: Final = 8_192
 MAX_DUMPS: Final = 20_000
-MAX_RANK: Final = 2**20
 # What all dumps in a file ask to read, counted in ranks that groups list; an operation counts as several.
 MAX_ASKED: Final = 2**23
 _ENTRY_COUNTS: Final = 8
@@ -197,7 +198,7 @@ def _asked(value: object) -> Iterator[int]:
     for said in _first(groups.values(), MAX_GROUPS) if isinstance(groups, dict) else ():
         ranks = said.get("ranks") if isinstance(said, dict) else said
         if isinstance(ranks, list | tuple):
-            yield min(len(ranks), MAX_RANK)
+            yield min(len(ranks), MAX_WORLD)
         elif isinstance(ranks, str):
             yield len(ranks) // _RANK_WIDTH
 
@@ -218,7 +219,7 @@ def _dump(value: object, label: str) -> Dump | None:
 def _made(value: dict[Any, Any], label: str, entries: list[Entry]) -> Dump:
     rank = _int(_plain(value.get("rank")), -1)
     return Dump(
-        rank=rank if 0 <= rank < MAX_RANK else None, label=label, version=_text(_plain(value.get("version"))),
+        rank=rank if 0 <= rank < MAX_WORLD else None, label=label, version=_text(_plain(value.get("version"))),
         library=_text(_plain(value.get("nccl_version", value.get("comm_lib_version")))),
         groups=_groups(_plain(value.get("pg_config"))), status=_statuses(_plain(value.get("pg_status"))),
         entries=entries,
@@ -266,9 +267,9 @@ def _groups(value: object) -> dict[str, Group]:
 
 def _ranks(value: object) -> tuple[int, ...]:
     if isinstance(value, str):
-        return _listed(value) if len(value) < MAX_RANK * 8 else ()
+        return _listed(value) if len(value) < MAX_WORLD * 8 else ()
     if isinstance(value, list | tuple):
-        return _valid([_int(rank, -1) for rank in value[: MAX_RANK + 1]])
+        return _valid([_int(rank, -1) for rank in value[: MAX_WORLD + 1]])
     return ()
 
 
@@ -281,7 +282,7 @@ def _listed(text: str) -> tuple[int, ...]:
 
 def _valid(ranks: list[int]) -> tuple[int, ...]:
     """Ranks each once; none where one of them cannot be one."""
-    good = len(ranks) <= MAX_RANK and all(0 <= rank < MAX_RANK for rank in ranks)
+    good = len(ranks) <= MAX_WORLD and all(0 <= rank < MAX_WORLD for rank in ranks)
     return tuple(dict.fromkeys(ranks)) if good else ()
 
 

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pipeline.core.flight.dump import MAX_RANK, Dump, Entry, Group, Status
+from pipeline.core.facts import MAX_WORLD
+from pipeline.core.flight.dump import Dump, Entry, Group, Status
 
 # An operation that was younger than this when the file was written need not be stuck.
 FRESH_NS: Final = 5_000_000_000
@@ -155,7 +156,7 @@ def unfolded(text: str) -> Runs:
         if not all(one.isdecimal() and one.isascii() and len(one) < 8 for one in ends) or int(ends[2]) < 1:
             return NO_RANKS
         run = range(int(ends[0]), int(ends[1]) + 1, int(ends[2]))
-        if not run or run[-1] >= MAX_RANK or (runs and run[0] <= runs[-1][-1]):
+        if not run or run[-1] >= MAX_WORLD or (runs and run[0] <= runs[-1][-1]):
             return NO_RANKS
         runs.append(run)
     return Runs(tuple(runs))

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pipeline.core.flight.dump import MAX_RANK
+from pipeline.core.facts import MAX_WORLD
 from pipeline.core.flight.mismatch import GroupKey
 from pipeline.core.flight.state import NO_RANKS, GroupState, Op, RankState, Runs, unfolded, world_of
 
@@ -38,7 +38,7 @@ class Table:
             for key, group in self._keys[rank]:
                 self.members[key][rank] = group
         self._mixed = {key for key, of in self.members.items() if any(group.p2p for group in of.values())}
-        self._listed = _listed(self.members, world_of(by_rank.values()) or MAX_RANK)
+        self._listed = _listed(self.members, world_of(by_rank.values()) or MAX_WORLD)
         self.expected = set(by_rank).union(*self._listed.values())
         self._absent: dict[GroupKey, Ranks] = {}
         self._unaware: dict[GroupKey, frozenset[int]] = {}
