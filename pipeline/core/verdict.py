@@ -15,7 +15,7 @@ from pipeline.core.chains import Chain, Known, Resolved, chains_of, link_of
 from pipeline.core.companions import filled, with_companions
 from pipeline.core.conclusion import Conclusion, Reported
 from pipeline.core.derived import derive
-from pipeline.core.derived.flight import flight_evidence
+from pipeline.core.derived.flight import FlightEvidence, flight_evidence
 from pipeline.core.episodes import Episode
 from pipeline.core.lived_on import by_itself, last_steps, lives_on, trained_on
 from pipeline.core.marks import STALLED
@@ -66,7 +66,7 @@ def _concluded(
         chains = _fallen(chains, items, failures, placement, silent)
     ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
     roots, outsiders = _not_explained(ours), _not_explained(theirs)
-    linked = [c for c in roots if _explains_failure(c) or not failures]
+    linked = [c for c in roots if (_explains_failure(c) or not failures) and not _waits(c, flight)]
     loose = [*(c for c in roots if not any(c is other for other in linked)), *outsiders]
     linked.sort(key=lambda c: (-_score(c, failures), canonical(c.root_item.episode.first)))
     if not (failures or roots or outsiders):
@@ -169,6 +169,11 @@ def _fallen(
     steps, waited = last_steps(items), reporters(items)
     found = (by_itself(c) if trained_on(c, steps, failures, waited, placement, silent) else c for c in chains)
     return [chain for chain in found if chain.is_whole]
+
+
+def _waits(chain: Chain, flight: FlightEvidence) -> bool:
+    """Whether the rank blamed waits for another one, by its own dump."""
+    return chain.rule.scope in ("rank", "gpu", "peer") and chain.subject.rank in flight.waiting
 
 
 def _explains_failure(chain: Chain) -> bool:

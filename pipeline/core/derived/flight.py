@@ -40,13 +40,14 @@ MAX_MISSING: Final = 64
 class FlightEvidence(Struct, frozen=True, kw_only=True):
     """The items with what the dumps say together, and what that comes to.
 
-    `silent`: the ranks that stopped, as far as the dumps can tell. `is_guess`: the silent ones left no dump, which may
-    also lie elsewhere. `said` is the sentence on it, `why` what would decide the cause; both empty where no dump says
-    anything.
+    `silent`: the ranks that stopped, as far as the dumps can tell; `waiting`: those that wait for others. `is_guess`:
+    the silent ones left no dump, which may also lie elsewhere. `said` is the sentence on it, `why` what would decide
+    the cause; both empty where no dump says anything.
     """
 
     items: list[Resolved]
     silent: list[int] = []
+    waiting: frozenset[int] = frozenset()
     is_guess: bool = False
     said: str = ""
     why: str = ""
@@ -70,7 +71,8 @@ def flight_evidence(items: list[Resolved], placement: PlacementMap, reporters: C
     said, why = _words(found)
     return FlightEvidence(
         items=[one for item in items for one in changed.get(id(item), [_quiet(item)])],
-        silent=_silent(found), is_guess=bool(found.awaited), said=said, why=why,
+        silent=_silent(found),
+        waiting=_waiting(found), is_guess=bool(found.awaited), said=said, why=why,
     )  # fmt: skip
 
 
@@ -79,6 +81,12 @@ def _silent(found: Findings) -> list[int]:
     if found.stuck:
         return [one.rank for one in found.stuck] if len(found.stuck) * 2 <= len(found.ranks) else []
     return found.awaited[:MAX_MISSING]
+
+
+def _waiting(found: Findings) -> frozenset[int]:
+    """The ranks that wait for others. Of one that has no dump and is not missed otherwise nobody knows where it is."""
+    known = {*found.ranks, *found.awaited}
+    return frozenset(wait.rank for wait in found.waiting if not known.isdisjoint(wait.on))
 
 
 def _quiet(item: Resolved) -> Resolved:
