@@ -16,7 +16,7 @@ from pipeline.core.causes import RuleSet
 from pipeline.core.chains import Resolved
 from pipeline.core.conclusion import Conclusion, Reported
 from pipeline.core.contradictions import gaps_of
-from pipeline.core.derived import STANDING, is_measured, is_watched
+from pipeline.core.derived import SHOWN_AGAIN, is_measured, is_watched
 from pipeline.core.episodes import Episode, Episodes, bouts, of_event
 from pipeline.core.incidents import Frame, write
 from pipeline.core.outputs import Output
@@ -386,7 +386,7 @@ class Investigation:
         # The line the root rests on, by content: two failures of one GPU in one boot are two incidents. What lasts is
         # shown by another line each time.
         root = conclusion.root_item.episode.first
-        if root.name in STANDING:
+        if root.name in SHOWN_AGAIN:
             return keys.digest(conclusion.entity, root.name)
         return keys.digest(conclusion.entity, root.source, root.offset, root.body)
 

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.chains import SECOND_NS, Chain, Resolved, Step
+from pipeline.core.derived.scene import last_of, lasts, newest_of
 from pipeline.core.order import Stamped, canonical, lag_ns, order
 from pipeline.core.placement import PlacementMap
 from pipeline.core.signs import FAILURES, LAST_WORDS, LOST_A_PEER, SURVIVORS
@@ -49,12 +50,7 @@ def _lines_on(item: Resolved, node: str) -> list[Stamped]:
 
 def last_steps(items: Iterable[Resolved]) -> dict[int, Event]:
     """The last step of training that each rank tells of."""
-    newest: dict[int, Event] = {}
-    for item in items:
-        rank, last = item.subject.rank, item.episode.last or item.episode.first
-        if rank is not None and item.episode.name == _STEP:
-            newest[rank] = max(newest.get(rank, last), last, key=canonical)
-    return newest
+    return {rank: last_of(item) for rank, item in newest_of(items, (_STEP,)).items()}
 
 
 def trained_on(
@@ -75,8 +71,7 @@ def trained_on(
     if _is_another_run(chain.root_item.episode.first, failures, [steps[rank] for rank in ranks], least_ns):
         return False
     telling = [chain.root_item, *(step.item for step in chain.steps if _tells(step, ranks, waited))]
-    told = [item.episode.last or item.episode.first for item in telling]
-    lags = [lag_ns(line, steps[rank]) for line in told for rank in ranks]
+    lags = [lag_ns(line, steps[rank]) for line in lasts(telling) for rank in ranks]
     return all(lag is not None and lag[0] >= least_ns for lag in lags)
 
 

@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived.scene import as_event
+from pipeline.core.derived.scene import as_event, last_of, newest_of
 from pipeline.core.marks import MARKS, STALLED
-from pipeline.core.order import canonical
 
 WHY_UNKNOWN: Final = (
     "the job hangs, or ended without a line that says so; stacks of its processes (py-spy), kernel logs of all nodes "
@@ -22,15 +21,11 @@ def stopped(items: Iterable[Resolved]) -> list[Resolved]:
 
 def last_marks(items: Iterable[Resolved], ranks: Collection[int]) -> list[Resolved]:
     """The last mark of each of these ranks."""
-    newest: dict[int, Resolved] = {}
-    for item in items:
-        rank = item.subject.rank
-        if rank is not None and rank in ranks and item.episode.name in MARKS:
-            last = as_event(item, item.episode.last or item.episode.first, item.subject)
-            last.episode.count = 1
-            if rank not in newest or canonical(newest[rank].episode.first) < canonical(last.episode.first):
-                newest[rank] = last
-    return [newest[rank] for rank in sorted(newest)]
+    newest = newest_of((item for item in items if item.subject.rank in ranks), MARKS)
+    lasts = [as_event(newest[rank], last_of(newest[rank]), newest[rank].subject) for rank in sorted(newest)]
+    for last in lasts:
+        last.episode.count = 1
+    return lasts
 
 
 def said_of(stalled: Resolved, first: Sequence[int]) -> str:

@@ -56,7 +56,7 @@ ATTRIBUTES: Final = {
 }  # fmt: skip
 
 # What is shown for as long as it lasts, by another line each time.
-STANDING: Final = frozenset((stragglers.SLOW,))
+SHOWN_AGAIN: Final = frozenset((stragglers.SLOW,))
 
 KINDS: Final[Mapping[str, Callable[[Scene], Changes]]] = {
     "processes": launcher.processes,

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.chains import SECOND_NS, Resolved
-from pipeline.core.derived.scene import Changes, Scene, as_event, lasts, went_on
+from pipeline.core.derived.scene import Changes, Scene, as_event, last_of, lasts, went_on
 from pipeline.core.order import canonical, lag_ns, order
 from schemas.records import Entity, Event
 
@@ -68,7 +68,7 @@ def _newest(items: Iterable[Resolved]) -> list[tuple[Resolved, Event]]:
     """Of each file the item whose last line is the last one."""
     newest: dict[tuple[str, str], tuple[Resolved, Event]] = {}
     for item in items:
-        event = item.episode.last or item.episode.first
+        event = last_of(item)
         key = (event.node, event.source)
         if key not in newest or canonical(newest[key][1]) < canonical(event):
             newest[key] = (item, event)

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.chains import Resolved
-from pipeline.core.derived.scene import Changes, Scene
+from pipeline.core.derived.scene import Changes, Scene, last_of
 
 # The kernel reports a lockup after 20 s at the earliest, so that so many reports of one process are a minute of them.
 REPORTS: Final = 3
@@ -29,6 +29,6 @@ def lasting(scene: Scene) -> Changes:
 
 
 def _seconds(item: Resolved) -> int:
-    events = (item.episode.first, item.episode.last or item.episode.first)
+    events = (item.episode.first, last_of(item))
     said = (event.attributes.get("seconds", "") for event in events)
     return max((int(seconds) for seconds in said if seconds.isdecimal() and len(seconds) < 8), default=0)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
@@ -91,6 +91,16 @@ def name_of(subject: Entity) -> str | None:
 def last_of(item: Resolved) -> Event:
     """The last line of an item that is kept."""
     return item.episode.last or item.episode.first
+
+
+def newest_of(items: Iterable[Resolved], names: Collection[str]) -> dict[int, Resolved]:
+    """Of each rank the item of these event names with the latest last line."""
+    newest: dict[int, Resolved] = {}
+    for item in items:
+        rank = item.subject.rank
+        if rank is not None and item.episode.name in names:
+            newest[rank] = max(newest.get(rank, item), item, key=lambda one: canonical(last_of(one)))
+    return newest
 
 
 def progressed_after(scene: Scene, event: Event) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.chains import SECOND_NS, Resolved
-from pipeline.core.derived.scene import Changes, Scene, as_event, by_file, first_where, progressed_after
+from pipeline.core.derived.scene import Changes, Scene, as_event, by_file, first_where, last_of, progressed_after
 from pipeline.core.order import lag_ns, order
 from schemas.records import Event
 
@@ -85,7 +85,7 @@ def hardly_throttled(scene: Scene) -> Changes:
     The counters of cpu.stat only grow: what counts is what was added from the first line to the last.
     """
     for item in scene.named("host.cpu_throttle"):
-        first, last = _throttled(item.episode.first), _throttled(item.episode.last or item.episode.first)
+        first, last = _throttled(item.episode.first), _throttled(last_of(item))
         if first is None or last is None:
             continue
         grown = (last[0] - first[0], last[1] - first[1]) if last[0] > first[0] else last
