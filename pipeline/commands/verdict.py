@@ -74,17 +74,21 @@ def verdict(
     Whole scripts stand in docs/launchers.md.
     """  # noqa: D301 - \b keeps the lines of an example apart
     asked = Asked(job=None, attempt=attempt, earlier=tuple(earlier or ()))
-    try:
-        advice = _advice(subject, asked, wait_s, nodes, Source(url=url, run=run, cluster=cluster), clickhouse_url)
-    except Exception:
-        # A launcher needs an answer: that this failed is no finding about the job.
-        traceback.print_exc()
-        told = Told(remarks=["rootrank failed; please report what it wrote on standard error"])
-        advice = advise(told, msgspec.structs.replace(asked, job=subject), datetime.now(UTC))
-    written = write_advice(advice, form)
+    source = Source(url=url, run=run, cluster=cluster)
+    written = write_advice(_answer(subject, asked, wait_s, nodes, source, clickhouse_url), form)
     for line in written.err:
         typer.echo(visible(line), err=True)
     sys.stdout.write(written.out)
+
+
+def _answer(subject: str, asked: Asked, wait_s: float, nodes: str, source: Source, clickhouse_url: str) -> Advice:
+    """A launcher needs an answer: that this failed is no finding about the job."""
+    try:
+        return _advice(subject, asked, wait_s, nodes, source, clickhouse_url)
+    except Exception:
+        traceback.print_exc()
+        told = Told(remarks=["rootrank failed; please report what it wrote on standard error"])
+        return advise(told, msgspec.structs.replace(asked, job=subject), datetime.now(UTC))
 
 
 def _advice(subject: str, asked: Asked, wait_s: float, nodes: str, source: Source, clickhouse_url: str) -> Advice:
