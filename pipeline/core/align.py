@@ -237,7 +237,8 @@ class NodeFold:
         if pause_ns <= times.SECOND_NS:
             return True
         shift_ns = crc32(reporter.encode()) * times.SECOND_NS % pause_ns
-        return (now_ns + shift_ns) // pause_ns > (job.passed_ns + shift_ns) // pause_ns
+        # Another moment, not a later one: the clock of the next broker may be behind.
+        return (now_ns + shift_ns) // pause_ns != (job.passed_ns + shift_ns) // pause_ns
 
     def _rest(self, progress: Progress, now_ns: int) -> list[Output]:
         """What the last lines of files began: once nothing more of it has come for a while."""

@@ -459,6 +459,10 @@ def test_a_job_of_many_nodes_hears_of_each_now_and_then(world: int, told: int) -
     seconds = [T0 + n * SECOND for n in range(1, 61)]
     said = [_progress_of(fold, through_ns=at_ns, now_ns=at_ns) for at_ns in seconds]
     assert abs(sum(map(len, said)) - told) <= 1
+    # Another broker takes over, whose clock is an hour behind.
+    seconds = [at_ns - 3_600 * SECOND for at_ns in seconds]
+    said = [_progress_of(fold, through_ns=T0 + 60 * SECOND, now_ns=at_ns) for at_ns in seconds]
+    assert abs(sum(map(len, said)) - told) <= 1
     # What changes is told at once.
     ended = _progress_of(fold, through_ns=T0 + 61 * SECOND, now_ns=T0 + 61 * SECOND, ended=True)
     assert [record.ended for record in ended] == [True]
