@@ -406,18 +406,22 @@ _FIELDS: Final = Entity.__struct_fields__
 
 
 def _only_one(items: list[Resolved], *, heard: bool) -> Entity:
-    """Of what concerns the whole job: what the lines agree on that name another node than that of who printed them.
+    """Of what concerns the whole job: what the lines agree on that name another node or rank than who printed them.
     Else, where all of the job was read, what all agree on that name anybody: it did not happen elsewhere.
     """
     items = [item for item in items if item.episode.name not in STOPPED]
-    told = [item.subject for item in items if _tells_of_another(item.episode.first)]
+    told = [item.subject for item in items if _tells_of_another(item)]
     if told or not heard:
         return _agreed(told)
     return _agreed([item.subject for item in items if item.subject != Entity()])
 
 
-def _tells_of_another(event: Event) -> bool:
-    return event.subject.node not in (None, event.printer.node, event.printer.pod)
+def _tells_of_another(item: Resolved) -> bool:
+    """Whether a line names another node than its printer's, or a rank that is not there."""
+    event, subject = item.episode.first, item.subject
+    if event.subject.node not in (None, event.printer.node, event.printer.pod):
+        return True
+    return subject.rank not in (None, event.printer.rank) and subject.node != event.printer.node
 
 
 def _beyond_printer(item: Resolved) -> Entity:

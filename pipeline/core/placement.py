@@ -39,6 +39,10 @@ class Known(Struct, frozen=True, kw_only=True):
     fields: dict[str, Told]
 
 
+# Who speaks through srun, in front of what it says.
+_THROUGH_SRUN: Final = ("slurmstepd: ", "srun: ")
+
+
 class PlacementMap:
     """Facts turned into look-ups. `preferred`: the names to print of machines that lines call by several."""
 
@@ -152,12 +156,14 @@ class PlacementMap:
         """An entity whose node is that of its file: without it where the file holds the lines of several nodes, or
         where other lines say better on which node the rank ran.
 
-        What Slurm says of a step comes from the daemon of any of its nodes, through srun into one file.
+        What Slurm says of a step in the job's output comes from the daemon of any of its nodes, through srun into one
+        file; in the daemon's own log it names itself nowhere.
         """
         bare = msgspec.structs.replace(entity, node=None, machine_id=None)
         said = event.attributes
         is_named = entity.node in (said.get("node"), said.get("host")) or said.get("step") == "batch"
-        if event.name.startswith("slurm.") and not is_named and self.is_spread:
+        is_sent = any(daemon in event.prefix or daemon in event.body for daemon in _THROUGH_SRUN)
+        if event.name.startswith("slurm.") and is_sent and not is_named and self.is_spread:
             return bare
         if len(self._hosts_in.get(f"{event.source}\x1f{event.generation}", ())) > 1:
             return bare

@@ -95,9 +95,15 @@ def test_what_a_step_daemon_says_is_of_the_node_of_its_file_only_where_the_job_h
 ) -> None:
     """srun puts what the daemons of all nodes say into one file. The batch step is where that is."""
     said = event("slurm.oom", node="alpha", source="slurm.out", attributes=attributes)
-    said = msgspec.structs.replace(said, printer=Printer(node="alpha", node_of_source=True))
+    said = msgspec.structs.replace(
+        said, printer=Printer(node="alpha", node_of_source=True), body="error: Detected 1 oom_kill event"
+    )
     known = [placed(rank, on, world=2) for rank, on in enumerate(ranks) if on]
-    assert _map(*known).subject(said).node == node
+    through_srun = msgspec.structs.replace(said, prefix="slurmstepd: ")
+    assert _map(*known).subject(through_srun).node == node
+    # The daemon's own log is of its node.
+    own = msgspec.structs.replace(said, prefix="[2026-03-04T05:06:07.100] [4711.0] ")
+    assert _map(*known).subject(own).node == "alpha"
 
 
 def test_two_ranks_on_one_gpu_resolve_to_neither() -> None:
