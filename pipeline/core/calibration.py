@@ -17,6 +17,9 @@ from schemas.records import Coverage
 Kind = Literal["cause", "partial", "silent", "unknown"]
 # An estimate, and the share of verdicts with it that were right.
 Point = tuple[float, float]
+# Whom a verdict blames so surely is taken out of service; below it is a suspect: two rivals that the clocks cannot
+# order have half of their rule's confidence each.
+CERTAIN: Final = 0.9
 # Nothing is so sure or so wrong that no later case could tell.
 MOST: Final = 0.99
 # How much of the order of estimates stays among those that were as often right.
@@ -38,15 +41,19 @@ class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     unknown: list[Point] = []
 
     def of(self, estimate: float, kind: Kind) -> float:
-        """The share of verdicts with this estimate that are right."""
-        points: list[Point] = getattr(self, kind)
-        if not points:
-            return estimate
-        after = bisect_left(points, (estimate, 0.0))
-        if after in (0, len(points)):
-            return points[min(after, len(points) - 1)][1]
-        (x0, y0), (x1, y1) = points[after - 1], points[after]
-        return y0 + (y1 - y0) * (estimate - x0) / (x1 - x0)
+        """The share of verdicts with this estimate that are right. Fewer logs make nothing surer."""
+        share = _at(getattr(self, kind), estimate)
+        return min(share, _at(self.cause, estimate)) if kind == "partial" else share
+
+
+def _at(points: list[Point], estimate: float) -> float:
+    if not points:
+        return estimate
+    after = bisect_left(points, (estimate, 0.0))
+    if after in (0, len(points)):
+        return points[min(after, len(points) - 1)][1]
+    (x0, y0), (x1, y1) = points[after - 1], points[after]
+    return y0 + (y1 - y0) * (estimate - x0) / (x1 - x0)
 
 
 def kind_of(class_: str, coverage: Mapping[str, Coverage], *, names_somebody: bool) -> Kind:

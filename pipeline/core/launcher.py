@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core import keys
+from pipeline.core.calibration import CERTAIN
 from pipeline.core.hosts import may_be_one
 from pipeline.core.launch_policy import POLICY, Policy
 from pipeline.core.node_names import is_drill_name, is_plain_name
@@ -21,8 +22,6 @@ from schemas.vocabulary import STANDING, VerdictState
 
 Answer = Literal["restart", "restart_excluding", "do_not_restart", "undecided"]
 
-# Below this a culprit is a suspect: two rivals that the clocks cannot order have half of their rule's confidence each.
-CERTAIN: Final = 0.9
 # Runs whose recorded times say nothing of today: a node of theirs is left out from now on.
 _RECORDED: Final = frozenset({"post_mortem", "replay"})
 _GOES_ON: Final = frozenset({"slow", "none"})

@@ -9,6 +9,7 @@ import string
 from collections.abc import Iterable
 from typing import Final
 
+from pipeline.core.calibration import CERTAIN
 from pipeline.core.episodes import Episode
 from pipeline.core.hosts import is_address
 from pipeline.core.node_names import host_list, is_drill_name, is_kubernetes_name, is_slurm_name
@@ -26,7 +27,7 @@ def operator_lines(
     kind: ActionKind, culprits: Iterable[Culprit], episodes: Iterable[Episode], *, run: Run, reason: str
 ) -> list[str]:
     """Shell commands: take the nodes out of service, then reset the GPU where that is the action."""
-    blamed = [c for c in culprits if c.node and not is_drill_name(c.node)]
+    blamed = [c for c in culprits if c.node and not is_drill_name(c.node) and (c.confidence or 0) >= CERTAIN]
     if kind not in _TAKES_OUT or run == "drill" or not blamed:
         return []
     slurm, pods_ran_on = False, set[str]()

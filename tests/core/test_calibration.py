@@ -116,3 +116,9 @@ def test_an_incident_says_what_its_confidence_was_measured_on() -> None:
     rule = next(rule for rule in load_rules().rules if rule.class_ == incident.class_)
     assert incident.engine.calibrated_on == "simulated incidents"
     assert incident.confidence == pytest.approx(load_rules().calibration.of(rule.confidence, "cause"), abs=0.001)
+
+
+def test_fewer_logs_make_nothing_surer() -> None:
+    calibration = Calibration(cause=[(0.5, 0.6), (0.9, 0.8)], partial=[(0.5, 0.4), (0.9, 0.95)])
+    assert calibration.of(0.5, "partial") == 0.4
+    assert calibration.of(0.9, "partial") == calibration.of(0.9, "cause") == 0.8

@@ -21,13 +21,18 @@ def lines(
     *said: Event, kind: ActionKind = "drain_node", culprits: Sequence[Culprit] = (Culprit(node="beta"),),
     run: Run = "live",
 ) -> list[str]:  # fmt: skip
-    return operator_lines(kind, culprits, [of_event(one) for one in said], run=run, reason="it is lost")
+    blamed = [msgspec.structs.replace(one, confidence=one.confidence or 0.95) for one in culprits]
+    return operator_lines(kind, blamed, [of_event(one) for one in said], run=run, reason="it is lost")
 
 
 def test_where_slurm_speaks_the_node_is_drained_with_a_reason() -> None:
     assert lines(SLURM) == [DRAIN]
     both = lines(SLURM, culprits=[Culprit(node="gx07"), Culprit(node="gx08"), Culprit(node="gx07")])
     assert both == ["scontrol update nodename='gx[07-08]' state=drain reason='it is lost'"]
+
+
+def test_a_suspect_is_not_taken_out_of_service() -> None:
+    assert lines(SLURM, culprits=[Culprit(node="beta", confidence=0.7)]) == []
 
 
 def test_where_kubernetes_names_the_node_it_is_cordoned() -> None:
