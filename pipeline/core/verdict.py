@@ -125,7 +125,8 @@ def _accompanied(conclusion: Conclusion, items: list[Resolved]) -> Conclusion:
     steps = conclusion.steps
     if conclusion.main:
         steps = context(steps, conclusion.root, conclusion.class_, conclusion.culprits, items)
-    steps = with_companions(steps, conclusion.root, conclusion.culprits, items, speaks_for_job=conclusion.main)
+    of_job = conclusion.main and not conclusion.outside
+    steps = with_companions(steps, conclusion.root, conclusion.culprits, items, speaks_for_job=of_job)
     culprits = [filled(culprit, steps, conclusion.class_, items) for culprit in conclusion.culprits]
     return msgspec.structs.replace(conclusion, steps=steps, culprits=culprits)
 
