@@ -29,6 +29,8 @@ _FRAME_KEYS: Final = ("file", "line", "function")
 _UNCAUGHT: Final = "uncaught"
 _OF_HOOK: Final = "rank_hook"
 _SCRIPT: Final = ("<module>", "_run_module_as_main", "run_scheduler_process", "_wrap")
+# torchrun's @record writes down what ends its process: it raises it again.
+_RECORD: Final = ("wrapper", "/elastic/multiprocessing/errors/__init__.py")
 # The functions of the program itself that were running, outermost first: of processes that wait for each other they
 # tell which is elsewhere.
 _CALLERS: Final = "callers"
@@ -165,7 +167,7 @@ class Blocks:
         said = block.attributes
         if _is_constructor(match.attributes, said):
             return
-        is_uncaught = said.get(_UNCAUGHT) or (not said and match.attributes.get("function") in _SCRIPT)
+        is_uncaught = said.get(_UNCAUGHT) or (not said and _is_outermost(match.attributes))
         block.attributes = {**match.attributes, _CALLERS: _callers(said.get(_CALLERS, ""), match.attributes)}
         if is_uncaught:
             block.attributes[_UNCAUGHT] = "true"
@@ -187,6 +189,12 @@ class Blocks:
         if block.mixed or not frame or any(name in match.attributes for name in _FRAME_KEYS):
             return match
         return msgspec.structs.replace(match, attributes={**match.attributes, **frame})
+
+
+def _is_outermost(frame: Mapping[str, str]) -> bool:
+    """Whether an exception that comes this far ends the process."""
+    function, file = frame.get("function"), frame.get("file", "")
+    return function in _SCRIPT or (function == _RECORD[0] and file.endswith(_RECORD[1]))
 
 
 def _is_constructor(frame: Mapping[str, str], caller: Mapping[str, str]) -> bool:

@@ -55,6 +55,8 @@ def with_companions(
         # Its line is the last sign.
         return told
     healthy = sorted(_last_marks(items, first, told), key=lambda item: canonical(item.episode.first))[-MAX_HEALTHY:]
+    written = {canonical(one.item.episode.first) for one in told}
+    healthy = [item for item in healthy if canonical(item.episode.first) not in written]
     return [*told, *(_earlier(item, told, root, "the last sign that the job went on") for item in healthy)]
 
 

@@ -2,14 +2,18 @@
 
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from pipeline.core.causes import Rule
 from pipeline.core.chains import Chain, Resolved, Step
+from pipeline.core.hosts import expand_hosts
 from pipeline.core.placement import PlacementMap
 from pipeline.core.progress_marks import Stall
 from schemas.records import Entity
 
+# Of so many nodes that one line lists each is named.
+MAX_LISTED: Final = 32
 REPEATED: Final = "the same failure, as another line reports it"
 NOBODY_NAMED: Final = "no line says which process or device it is; the log of every rank would decide"
 NO_END_NAMED: Final = (
@@ -67,10 +71,18 @@ class Reported(Struct, frozen=True, kw_only=True):
 def conclusion_of(chain: Chain, placement: PlacementMap) -> Conclusion:
     named = chain.subject != Entity()
     return Conclusion(
-        class_=chain.rule.class_, rule=chain.told, culprits=[chain.subject] if named else [],
+        class_=chain.rule.class_, rule=chain.told, culprits=_each(chain.subject) if named else [],
         confidence=chain.confidence, steps=chain.steps, root=chain.root, outside=is_outside(chain, placement),
         why_unknown=None if named else NO_END_NAMED if chain.rule.scope == "link" else NOBODY_NAMED,
     )  # fmt: skip
+
+
+def _each(subject: Entity) -> list[Entity]:
+    """The subject; of a list in Slurm's bracket form every node, unless it lists a whole part of the cluster."""
+    names = expand_hosts(subject.node) if subject.node and "[" in subject.node else []
+    if not 0 < len(names) <= MAX_LISTED:
+        return [subject]
+    return [msgspec.structs.replace(subject, node=name) for name in names]
 
 
 def entity_text(entity: Entity) -> str:
@@ -87,4 +99,4 @@ def is_outside(chain: Chain, placement: PlacementMap) -> bool:
         return False
     if chain.rule.scope == "gpu" and chain.subject.rank is None and chain.subject.pci_bus_id is not None:
         return all(entity.pci_bus_id is not None for entity in placed)
-    return chain.subject.node not in {entity.node for entity in placed}
+    return not {entity.node for entity in placed}.intersection(one.node for one in _each(chain.subject))

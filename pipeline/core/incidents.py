@@ -377,7 +377,7 @@ def _explanation(conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) 
         numbers = conclusion.root_item.episode.attributes.get("numbers", "")
         said = _filled(conclusion.rule.explanation.replace("{numbers}", numbers), culprits)
         noticed = _filled(conclusion.rule.consequence, culprits) if _was_noticed(conclusion) else ""
-        return f"{said[:1].upper()}{said[1:]}" + (f"; {noticed}." if noticed else ".")
+        return _begun(said, culprits) + (f"; {noticed}." if noticed else ".")
     if conclusion.said:
         return conclusion.said
     if conclusion.silent_ranks:
@@ -393,6 +393,14 @@ def _explanation(conclusion: Conclusion, frame: Frame, culprits: list[Culprit]) 
     if not any(s.item.episode.name in STALLS for s in conclusion.steps):
         return "A process of the job ended; no line before it names a cause."
     return "A collective timed out; no line from before the stall names a cause."
+
+
+def _begun(said: str, culprits: list[Culprit]) -> str:
+    """A sentence with a capital at its start; a name stays as it is spelled."""
+    blamed = culprits[0] if culprits else Culprit()
+    if blamed.node and said.startswith(blamed.node):
+        return f"Node {said}"
+    return said if blamed.nic and said.startswith(blamed.nic) else f"{said[:1].upper()}{said[1:]}"
 
 
 def _severity(conclusion: Conclusion) -> IncidentSeverity:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Final
 
-from pipeline.core.hosts import MAX_DIGITS, is_address
+from pipeline.core.hosts import MAX_DIGITS, is_address, is_local
 
 # Linux's HOST_NAME_MAX: Slurm compares a NodeName with what gethostname says.
 SLURM_LONGEST: Final = 64
@@ -14,19 +14,23 @@ KUBERNETES_LONGEST: Final = 63
 # How the nodes of a drill begin, and what nothing real ever ends with (RFC 2606).
 DRILL: Final = "drill-"
 NEVER_REAL: Final = ".invalid"
+# Slurm's scontrol takes this word for every node there is, in any case (slurmctld: nodespec_to_hostlist).
+EVERY_NODE: Final = "all"
 _LETTERS: Final = frozenset(string.ascii_letters + string.digits)
 _PLAIN: Final = _LETTERS | set("._-")
 _LABEL: Final = frozenset(string.ascii_lowercase + string.digits + "-")
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name can stand in a list and in a shell: letters, digits, `.`, `_`, `-`, and no option."""
-    return 0 < len(name) <= SLURM_LONGEST and set(name) <= _PLAIN and name[0] in _LETTERS and name[-1] in _LETTERS
+    """Whether a name can stand in a list and in a shell: letters, digits, `.`, `_`, `-`, no option, not every node."""
+    if name.lower() == EVERY_NODE or not 0 < len(name) <= SLURM_LONGEST:
+        return False
+    return set(name) <= _PLAIN and name[0] in _LETTERS and name[-1] in _LETTERS
 
 
 def is_slurm_name(name: str) -> bool:
-    """Whether a name can be a Slurm node's: a plain one that is no address."""
-    return is_plain_name(name) and not is_address(name)
+    """Whether a name can be a Slurm node's: a plain one that is no address and not every machine's."""
+    return is_plain_name(name) and not is_address(name) and not is_local(name)
 
 
 def is_kubernetes_name(name: str) -> bool:

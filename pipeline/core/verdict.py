@@ -24,6 +24,7 @@ from pipeline.core.one_fault import alone, each, one_per_entity, with_rivals
 from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
 from pipeline.core.raised import ended_by_cuda, raised
+from pipeline.core.run_state import runs_again
 from pipeline.core.signs import DURING, FAILURES
 from pipeline.core.silent import fell_silent, reporters
 from pipeline.core.stalls import stopped
@@ -64,6 +65,7 @@ def _concluded(
     chains = [chain for chain in chains_of(items, rules, known) if chain.is_whole and not lives_on(chain, items)]
     if failures:
         chains = _fallen(chains, items, failures, placement, silent)
+    chains = _of_this_run(chains, episodes)
     ours, theirs = at_home(chains, items, placement, explains=_explains_failure)
     roots, outsiders = _not_explained(ours), _not_explained(theirs)
     linked = [c for c in roots if (_explains_failure(c) or not failures) and not _waits(c, flight)]
@@ -125,7 +127,8 @@ def _accompanied(conclusion: Conclusion, items: list[Resolved]) -> Conclusion:
     steps = conclusion.steps
     if conclusion.main:
         steps = context(steps, conclusion.root, conclusion.class_, conclusion.culprits, items)
-    steps = with_companions(steps, conclusion.root, conclusion.culprits, items, speaks_for_job=conclusion.main)
+    of_job = conclusion.main and not conclusion.outside
+    steps = with_companions(steps, conclusion.root, conclusion.culprits, items, speaks_for_job=of_job)
     culprits = [filled(culprit, steps, conclusion.class_, items) for culprit in conclusion.culprits]
     return msgspec.structs.replace(conclusion, steps=steps, culprits=culprits)
 
@@ -174,6 +177,14 @@ def _fallen(
 def _waits(chain: Chain, flight: FlightEvidence) -> bool:
     """Whether the rank blamed waits for another one, by its own dump."""
     return chain.rule.scope in ("rank", "gpu", "peer") and chain.subject.rank in flight.waiting
+
+
+def _of_this_run(chains: list[Chain], episodes: list[Episode]) -> list[Chain]:
+    """The chains without the endings by the scheduler after which the job ran again, where anything else broke."""
+    faults = [chain for chain in chains if chain.rule.class_ not in QUIET_CLASSES]
+    endings = [chain for chain in chains if chain.rule.class_.startswith("scheduler/")]
+    past = [chain for chain in endings if faults and runs_again(episodes, [chain.root_item.episode.first])]
+    return [chain for chain in chains if not any(chain is other for other in past)]
 
 
 def _explains_failure(chain: Chain) -> bool:

@@ -63,6 +63,14 @@ def test_the_last_mark_before_the_fault_is_told() -> None:
     assert [mark.aligned_time_unix_nano for mark in marks] == [T0 - 3 * SECOND]
 
 
+def test_a_mark_that_is_told_already_is_not_told_twice() -> None:
+    items = _items(_mark(-3), lost_gpu("beta"))
+    mark, root = (next(i for i in items if i.episode.name == name) for name in ("train.step", "gpu.xid"))
+    steps = [Step(item=root, role="root"), Step(item=mark, role="context", leads_to=0, why="it is shown")]
+
+    assert with_companions(steps, 0, [GPU], items, speaks_for_job=True) == steps
+
+
 def test_a_culprit_gets_what_its_own_lines_give_and_nothing_they_disagree_about() -> None:
     def own(**of: object) -> Step:
         item = _items(lost_gpu("beta"))[0]

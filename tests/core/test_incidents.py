@@ -10,6 +10,7 @@ from pipeline.core.investigation import Investigation
 from pipeline.rules import load_rules
 from schemas.records import Entity, Event, Incident
 from tests.strategies import (
+    JOB,
     JOB_KEY,
     SECOND,
     T0,
@@ -214,6 +215,28 @@ def test_an_incident_that_names_nobody_reads_as_a_sentence() -> None:
     incident = _one(lost)
     assert (incident.explanation, incident.culprits) == ("A local disk of an unnamed node was lost.", [])
     assert "?" not in incident.action.target
+
+
+def test_a_sentence_that_begins_with_a_name_leaves_the_name_as_it_is_spelled() -> None:
+    incident = _one(event("slurm.node_failure", node="gpu07"), waited(0, "alpha"))
+
+    assert incident.explanation.startswith("Node gpu07 failed")
+
+
+def test_nodes_that_one_line_lists_are_named_each() -> None:
+    events = [event("slurm.node_failure", node="gpu[07-08]"), placed(0, "gpu06", world=2), placed(1, "gpu07", world=2)]
+    incident = _one(*events, waited(0, "gpu06"))
+
+    assert [culprit.node for culprit in incident.culprits] == ["gpu07", "gpu08"]
+    assert [job.job_id for job in incident.jobs] == [JOB]
+
+
+def test_a_fault_outside_the_job_says_nothing_of_how_the_job_went_on() -> None:
+    steps = event("train.step", node="alpha", source="rank0", offset=5, at_ns=T0 - SECOND, role="context")
+    incident = _one(placed(0, "alpha", world=1), steps, event("slurm.node_failure", node="beta"))
+
+    assert incident.jobs == []
+    assert [step.event for step in incident.chain] == ["slurm.node_failure"]
 
 
 def test_an_action_on_a_part_that_no_line_names_is_one_on_its_node() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pipeline.core.calibration import CERTAIN
 from pipeline.core.launch_policy import POLICY
-from pipeline.core.launcher import CERTAIN, Advice, Asked, Told, advise, is_settled
+from pipeline.core.launcher import Advice, Asked, Told, advise, is_settled
 from schemas.records import Incident
 from schemas.vocabulary import CLASSES
 from tests.core.failed_jobs import JOB, culprit, failed, job

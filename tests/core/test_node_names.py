@@ -54,6 +54,17 @@ def test_a_name_that_a_shell_or_a_list_would_take_otherwise_is_none(name: str) -
     assert not is_kubernetes_name(name)
 
 
+@pytest.mark.parametrize("name", ["ALL", "all", "All"])
+def test_the_word_for_every_node_names_none(name: str) -> None:
+    # `scontrol update nodename=ALL state=drain` takes the whole cluster out of service.
+    assert not is_plain_name(name)
+    assert not is_slurm_name(name)
+
+
+def test_a_name_of_every_machine_is_no_node_of_slurm() -> None:
+    assert not is_slurm_name("localhost")
+
+
 @pytest.mark.parametrize(("name", "legal"), [
     ("ip-10-0-3-7.ec2.internal", True), ("gpu07", True), ("7", True), ("GPU07", False), ("n_7", False), ("a..b", False),
     ("a-.b", False), ("x" * 64, False), ("x" * 63, True),

@@ -93,3 +93,8 @@ def test_a_name_made_up_in_a_log_makes_no_command(name: str) -> None:
     assert lines(described, culprits=[Culprit(node=name)]) == []
     gpu = Culprit(node="beta", gpu_uuid=f"GPU-{name}", pci_bus_id=name)
     assert lines(SLURM, kind="reset_gpu", culprits=[gpu]) == [DRAIN]
+
+
+@pytest.mark.parametrize("name", ["ALL", "all", "localhost"])
+def test_a_word_that_slurm_takes_for_more_than_one_node_makes_no_command(name: str) -> None:
+    assert lines(SLURM, culprits=[Culprit(node=name)]) == []
