@@ -18,7 +18,7 @@ from pipeline.drill.scoring import Score
 from pipeline.incidents import DEFAULT_URL
 from pipeline.near import near
 from pipeline.replay import ReplayError, work_dir
-from pipeline.report.words import listed, visible
+from pipeline.report.words import counted, listed, visible
 from pipeline.web.client import FeedClient, FeedRefusedError, FeedUnreachableError
 from schemas.topics import RAW
 
@@ -131,7 +131,8 @@ def _make(out: Path, options: Options, count: int) -> None:
     except OSError as error:
         _fail(f"cannot write to {out}: {error.strerror}", UNREADABLE)
     typer.echo(
-        f"made {count} drills in {visible(str(out))}; score them with `rootrank drill --score {visible(str(out))}`",
+        f"made {counted(count, 'drill')} in {visible(str(out))}; "
+        f"score them with `rootrank drill --score {visible(str(out))}`",
         err=True,
     )
 

@@ -326,7 +326,9 @@ def _marks_end(conclusion: Conclusion) -> tuple[int, int] | None:
 def _blast_radius(conclusion: Conclusion, frame: Frame) -> BlastRadius:
     waiters = WAITERS | FLIGHT_WAITERS
     waiting = {rank for s in conclusion.steps if s.item.episode.name in waiters for rank in s.item.ranks}
-    timed = [s for s in conclusion.steps if _printer(s) is not None and s.role != "context"]
+    # Whom a report names as silent did not print it.
+    reporting = [s for s in conclusion.steps if s.role != "context" and _printer(s) not in conclusion.silent_ranks]
+    timed = [s for s in reporting if _printer(s) is not None]
     first = min(timed, key=lambda s: canonical(s.item.episode.first), default=None)
     return BlastRadius(
         ranks=frame.world_size or len(set(frame.known_ranks).union(*(s.item.ranks for s in conclusion.steps))) or None,

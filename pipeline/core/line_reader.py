@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pipeline.core.parse import ParsedLine, parse_line, take_apart
+from pipeline.core.parse import INDENT, ParsedLine, parse_line, take_apart
 from pipeline.core.prefix_fields import Takers, takers_of
 from schemas.matching import load_prefixes
 from schemas.signals import Candidates, Match, SignalSet
@@ -112,7 +112,7 @@ class LineReader:
             return None
         for number, prefix in enumerate(prefixes):
             named = re.sub(r"\(\?P<(\w+)>", rf"(?P<\1_{number}>", prefix.entry.pattern)
-            pattern += rf"(?: (?=\[))?(?>{named})"
+            pattern += f"(?:{INDENT})?(?>{named})"
         return _Plan(
             match=re.compile(pattern, re.ASCII).match, takers=takers, wrappers=parsed.wrappers,
             candidates=self._signals.candidates_of_shape(shape.decode("utf-8", "surrogatepass")), variants=set(),

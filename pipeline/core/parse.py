@@ -1,5 +1,6 @@
 """Takes the prefixes off a line: what is left is the body that signals match; what the prefixes said is context."""
 
+import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ MAX_PREFIXES: Final = 12
 # An object in an object, each with its prefixes and colours.
 MAX_LAYERS: Final = 6
 MAX_PARTS: Final = 8
+# What may stand between two prefixes, or before the first one.
+INDENT: Final = r" {1,4}(?=\[)"
+_INDENT: Final = re.compile(INDENT)
 # What says which process wrote a line: prefixes that machines put in front do not stand behind it.
 _OF_A_PROCESS: Final = frozenset(("rank", "local_rank", "pid", "process", "boot_ns", "cuda_dev", "pg_rank"))
 # Behind `host kernel: ` stands the kernel's text, which may begin with a task: `sshd[77]: `, `node exporter[77]: `.
@@ -152,8 +156,9 @@ def _strip(text: str, fields: dict[str, Any], wrappers: list[str]) -> tuple[int,
         start = at
         is_kernel = fields.get("process") == "kernel" and not _SYSLOG.isdisjoint(wrappers)
         # An indent belongs to the body, unless a prefix stands behind it.
-        if text[start : start + 1] == " " and text[start + 1 : start + 2] == "[":
-            start += 1
+        if text[start : start + 1] == " ":
+            indent = _INDENT.match(text, start)
+            start = start if indent is None else indent.end()
         for prefix in _possible(text[start : start + 2]):
             entry = prefix.entry
             if (entry.first and not _OF_A_PROCESS.isdisjoint(fields)) or (entry.after == "stamp" and not after_stamp):

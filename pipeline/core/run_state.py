@@ -100,7 +100,7 @@ def _elements(event: Event) -> int:
 def saved_of(
     episodes: Sequence[Episode], root: Event, ended_ns: int | None, gpus: int | None, interruption: Interruption
 ) -> Saved:
-    """What the run can go on from. The loss counts from that checkpoint, else from the job's first line, to the end.
+    """What the run can go on from. The loss counts from that checkpoint, else from where the job began, to the end.
 
     One rank is one GPU. A run that goes on, slower, loses nothing it has to compute again.
     """
@@ -127,8 +127,9 @@ def runs_again(episodes: Sequence[Episode], failure: Sequence[Stamped]) -> bool:
 
 
 def _begun_ns(episodes: Sequence[Episode]) -> int | None:
-    """The first time that a line of the job itself states."""
-    times = [e.first.aligned_time_unix_nano for e in episodes if _is_of_job(e.first)]
+    """When the job began: its first line, with a time, that it is set up or does a step. None where none was read."""
+    begins = [e.first for e in episodes if e.name in _BEGUN or e.name == "train.step"]
+    times = [event.aligned_time_unix_nano for event in begins if _is_of_job(event)]
     return min((at for at in times if at is not None), default=None)
 
 

@@ -250,3 +250,8 @@ def test_the_prefixes_that_code_names_are_in_the_files() -> None:
     names = {prefix.entry.name for prefix in load_prefixes().prefixes}
     for named in (parse._SYSLOG, parse._OF_A_DAEMON, times.COMPUTED, times.BMC, {"iso", "kmsg"}):
         assert named <= names
+
+
+@pytest.mark.parametrize(("blanks", "rank"), [(0, 3), (1, 3), (4, 3), (5, None)])
+def test_a_small_indent_may_stand_before_a_prefix_in_brackets(blanks: int, rank: int | None) -> None:
+    assert parse_line(f"{' ' * blanks}[rank3]: saved").rank == rank

@@ -78,6 +78,13 @@ def test_without_the_number_of_ranks_or_an_end_no_loss_is_said(gpus: int | None,
     assert saved_of(episodes, ROOT, ended_ns, gpus, "hard").lost_gpu_hours is None
 
 
+def test_without_a_checkpoint_the_loss_counts_from_where_the_job_began_and_is_not_said_where_nobody_saw_that() -> None:
+    noise = _mark("python.exception", -60)
+    known = of_events([noise, _mark("nccl.init", -3_600), ROOT], COALESCING)
+    assert saved_of(known, ROOT, T0, 16, "hard").lost_gpu_hours == 16
+    assert saved_of(of_events([noise, ROOT], COALESCING), ROOT, T0, 16, "hard").lost_gpu_hours is None
+
+
 def test_a_run_that_goes_on_loses_nothing() -> None:
     saved = saved_of(of_events([_mark("checkpoint.saved", -3_600), ROOT], COALESCING), ROOT, T0, 16, "slow")
     assert (saved.lost_gpu_hours, saved.resume_from) == (None, "in_place")
