@@ -265,6 +265,12 @@ def test_json_goes_to_standard_output_and_nothing_else_does() -> None:
     assert shape["incidents"][0]["class"] == "hardware/gpu_xid_79"
 
 
+def test_of_a_rank_that_aborts_without_its_name_it_is_said_that_the_lines_of_the_abort_may_be_its() -> None:
+    why = diagnosed("real_cpp_exception_ends_one_rank").incidents[0].why_unknown or ""
+    assert "SIGABRT" in why
+    assert "while it hung" not in why
+
+
 # --- a job that runs again ----------------------------------------------------------------------------------------
 
 _RAN_OUT = """\

@@ -45,7 +45,7 @@ def diagnose(
 
     Works out from the content what each file is; a rootrank.toml in the folder can state nodes, ranks and clocks.
 
-    Exit code 0: no incident, 1: incident found, 2: usage, 3: an input cannot be read, or none is a log.
+    Exit code 0: no incident, 1: incident found, 2: usage, 3: an input cannot be read, or none is text.
 
     \b
     Examples:
@@ -116,7 +116,7 @@ def _notes(diagnosis: Diagnosis) -> list[str]:
 
 
 def _read(folder: FolderPlan) -> str:
-    """How much was read; nothing where no file is a log."""
+    """How much was read; nothing where no file is text."""
     kinds = {source.path: source.kind for node in folder.nodes for source in node.sources}
     kernels = sum(kind == "kernel" for kind in kinds.values())
     return f"{counted(len(kinds), 'file')} ({counted(kernels, 'kernel log')})" if kinds else ""

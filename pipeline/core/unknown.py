@@ -18,6 +18,7 @@ from schemas.vocabulary import Interruption
 
 # What only tells that processes of the job ended; and how those end that a launcher stops.
 _ENDED: Final = frozenset(("elastic.failed", "elastic.rank_failed", "process.abort"))
+_ABORTED: Final = frozenset(("-6", "134"))
 _STOPPED: Final = (LAUNCHER_STOPPED, LAUNCHER_KILLED)
 # What is said of a process that is gone, and what would decide it.
 _IS_GONE: Final = (
@@ -73,7 +74,7 @@ def unknown(
             class_="unknown/silent_rank", rule=None,
             culprits=[placement.ranks.get(rank) or Entity(rank=rank) for rank in silent],
             confidence=0.6 if len(silent) == 1 else 0.4, steps=steps, silent_ranks=silent, said=sentence,
-            why_unknown=_why_silent(steps, silent),
+            why_unknown=_why_silent(items, steps, silent),
         )  # fmt: skip
     return Conclusion(
         class_="unknown/collective_timeout", rule=None, culprits=[], confidence=0.3, steps=steps,
@@ -127,12 +128,19 @@ def has_last_words(steps: list[Step], ranks: list[int]) -> bool:
     return any(one.item.ranks & set(ranks) and one.item.episode.name in LAST_WORDS for one in steps)
 
 
-def _why_silent(steps: list[Step], ranks: list[int]) -> str:
+def _why_silent(items: list[Resolved], steps: list[Step], ranks: list[int]) -> str:
     """What is missing where it is known which rank stopped."""
+    ends = [item.episode.attributes.get("exitcode") for item in items if item.episode.name == "elastic.failed"
+            and item.ranks & set(ranks)]  # fmt: skip
     if has_last_words(steps, ranks):
         said = "the rank's own error does not say what led to it"
-    elif any(one.item.ranks & set(ranks) and one.item.episode.name == "elastic.failed" for one in steps):
-        said = "its launcher saw it end first, and no line of its own says why"
+    elif _ABORTED.intersection(ends) and any(item.episode.name == "process.abort" and not item.ranks for item in items):
+        said = (
+            "its launcher saw it abort (SIGABRT); the lines of an abort that are there name no process and may be its"
+        )
+        return f"{said}; its own log would decide"
+    elif any(end not in _STOPPED for end in ends):
+        said = "its launcher saw it end, and no line of its own says why"
         return f"{said}; its log and the kernel log of its node would decide"
     else:
         said = "the rank stopped without a line"
