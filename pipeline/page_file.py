@@ -31,7 +31,7 @@ def with_page_name(arguments: Sequence[str]) -> list[str]:
 def not_replaceable(file: Path) -> str:
     """Why a page must not be written there: it holds something else than a page of rootrank. Nothing where it may."""
     if not file.is_file():
-        return "" if file.parent.is_dir() else f"{file.parent}: no such folder; the page would be written there"
+        return ""
     try:
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

@@ -43,7 +43,7 @@ def test_the_rank_that_its_launcher_saw_end_before_anybody_gave_up_stopped_the_o
     assert [culprit.rank for culprit in incident.culprits] == named
     if named == [3]:
         assert incident.class_ == "unknown/silent_rank"
-        assert "its launcher saw it end first" in (incident.why_unknown or "")
+        assert "its launcher saw it end" in (incident.why_unknown or "")
 
 
 @pytest.mark.parametrize(("at_s", "named"), [(10, [3]), (None, []), (602, [2])])

@@ -119,7 +119,3 @@ def test_a_page_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> No
 
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
-
-
-def test_where_the_folder_is_not_there_it_is_said_before_anything_is_read(tmp_path: Path) -> None:
-    assert "no such folder" in not_replaceable(tmp_path / "nowhere" / "page.html")

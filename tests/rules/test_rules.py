@@ -199,5 +199,7 @@ def test_a_story_concludes_what_it_says(rule_id: str, case: Case) -> None:
 def test_every_line_of_a_story_is_one_that_some_signal_reads(rule_id: str, case: Case) -> None:
     from pipeline.core.parse import parse_line
 
-    unread = [line["line"] for line in case.lines if signals.load().match(parse_line(line["line"]).body) is None]
+    # A text inside an object has several lines.
+    bodies = [parse_line(line["line"]).body.split("\n") for line in case.lines]
+    unread = [body for body in bodies if all(signals.load().match(part) is None for part in body)]
     assert not unread, f"{rule_id}: a story with lines that mean nothing proves nothing"
