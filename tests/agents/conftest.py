@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from pipeline.embedded.kafka import KafkaBroker
 
@@ -31,9 +31,19 @@ def eventually(condition: Callable[[], Any], what: str, within_s: float = 60.0) 
 
 
 def log_ends(consumer: Consumer, topic: str) -> dict[int, int]:
-    """The end offset of each partition."""
+    """The end offset of each partition; a broker that is busy may not lead a new topic yet."""
     partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-    return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)[1] for p in partitions}
+
+    def ends() -> dict[int, int] | None:
+        try:
+            return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)[1] for p in partitions}
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return None
+
+    found: dict[int, int] = eventually(ends, f"the broker leads {topic}", within_s=20.0)
+    return found
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Message]:
