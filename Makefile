@@ -42,7 +42,7 @@ drill: $(VENV)/.dev ## make 1,000 incidents with known truth and score the diagn
 calibration: $(VENV)/.dev ## measure how often verdicts are right, write pipeline/calibration.toml and docs/calibration.md
 	$(PY) -m pipeline.drill.calibrate $(ARGS)
 
-ablation: $(VENV)/.dev ## measure what each kind of derived evidence is worth, write docs/ablation.md (15 min)
+ablation: $(VENV)/.dev ## measure what each kind of derived evidence is worth, write docs/ablation.md (minutes)
 	$(PY) -m tests.bench.ablation $(ARGS)
 
 bench: $(VENV)/.dev need-java ## reading next to the field's tools; throughput and latency next to bare Kafka and Faust

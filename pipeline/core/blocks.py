@@ -34,7 +34,8 @@ _RECORD: Final = ("wrapper", "/elastic/multiprocessing/errors/__init__.py")
 # The functions of the program itself that were running, outermost first: of processes that wait for each other they
 # tell which is elsewhere.
 _CALLERS: Final = "callers"
-_WAITED: Final = ("gloo.timeout", "gloo.closed", "gloo.reset")
+_BELOW: Final = " > "
+WAITED: Final = ("gloo.timeout", "gloo.closed", "gloo.reset")
 _LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen ")
 MAX_CALLERS: Final = 240
 
@@ -180,7 +181,7 @@ class Blocks:
             return match
         left = block.seen.get(_TRACEBACK, 1) - 1
         frame, block.attributes = block.attributes, {}
-        if match.event not in _WAITED:
+        if match.event not in WAITED:
             frame.pop(_CALLERS, None)
         if left <= 0:
             del self._memory[key]
@@ -208,4 +209,9 @@ def _callers(before: str, frame: Mapping[str, str]) -> str:
     function = frame.get("function", "")
     if any(part in frame.get("file", "") for part in _LIBRARIES) or len(before) > MAX_CALLERS:
         return before
-    return f"{before} > {function}" if before else function
+    return f"{before}{_BELOW}{function}" if before else function
+
+
+def callers_of(said: Mapping[str, str]) -> tuple[str, ...]:
+    """The functions of the program in which a wait in vain stood, outermost first."""
+    return tuple(said.get(_CALLERS, "").split(_BELOW))

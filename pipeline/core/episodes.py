@@ -105,6 +105,11 @@ class Episode(Struct, kw_only=True, gc=False):
         return self.first.name
 
     @property
+    def newest(self) -> Event:
+        """Its last line where that is kept, else its first."""
+        return self.last or self.first
+
+    @property
     def subject(self) -> Entity:
         """What it happened to."""
         return self.first.subject

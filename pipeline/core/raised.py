@@ -3,6 +3,7 @@
 from typing import Final
 
 from pipeline.core.chains import Resolved
+from pipeline.core.derived.ranks import LISTED, UNHEARD
 from pipeline.core.order import canonical, order
 from pipeline.core.signs import WAITERS
 
@@ -15,11 +16,7 @@ _RAISED: Final = (
     "torch.unique_id.failed",
     "torch.monitored_barrier",
 )
-# A coordinator hears nothing more of a process.
-_UNHEARD: Final = "jax.task_lost"
 _HEARTBEAT: Final = "heartbeat"
-# A task that a list names: of those who did not come to a barrier in time, or of those who are not heard any more.
-LISTED: Final = "jax.task_named"
 # An actor ended that was not told to.
 _ACTOR: Final = "ray.worker_died"
 _TOLD: Final = "INTENDED"
@@ -73,7 +70,7 @@ def _who(item: Resolved) -> tuple[object, ...]:
 
 def _is_gone(item: Resolved, *, missed: bool) -> bool:
     name, attributes = item.episode.name, item.episode.attributes
-    if name == _UNHEARD:
+    if name == UNHEARD:
         return _HEARTBEAT in attributes.get("why", "")
     if name == LISTED:
         return "id" in attributes or "first" in attributes or _HEARTBEAT in attributes.get("why", "")

@@ -53,7 +53,7 @@ def phase_of(class_: str, episodes: Sequence[Episode], root: Event, waits: Itera
     if class_ in _BY_CLASS:
         return _BY_CLASS[class_]
     telling = (e for e in episodes if e.name in _SET_UP or _activity(e.first) is not None)
-    earlier = [e for e in telling if order(root, e.last or e.first) != "before" or order(root, e.first) != "before"]
+    earlier = [e for e in telling if order(root, e.newest) != "before" or order(root, e.first) != "before"]
     going_on = _going_on(earlier, root)
     if going_on is not None:
         return going_on
@@ -120,8 +120,8 @@ def runs_again(episodes: Sequence[Episode], failure: Sequence[Stamped]) -> bool:
 
     Steps alone do not tell: the ranks that did not fail do a few more until they are stopped.
     """
-    begins = [e.last or e.first for e in episodes if e.name in _BEGUN]
-    steps = [e.last or e.first for e in episodes if e.name == "train.step"]
+    begins = [e.newest for e in episodes if e.name in _BEGUN]
+    steps = [e.newest for e in episodes if e.name == "train.step"]
     begun = [event for event in begins if all(order(line, event) == "before" for line in failure)]
     return any(order(begin, step) == "before" for begin in begun for step in steps)
 

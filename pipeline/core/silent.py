@@ -11,7 +11,7 @@ from typing import Final
 from pipeline.core.chains import STOPPED, Resolved
 from pipeline.core.conclusion import Reported
 from pipeline.core.derived.calls import odd_one
-from pipeline.core.derived.launcher import OWN_END
+from pipeline.core.derived.launcher import ABORTED, OWN_END
 from pipeline.core.derived.ranks import MAX_NAMED, numbers
 from pipeline.core.marks import MARKS, writer_of
 from pipeline.core.order import Stamped, canonical, order
@@ -27,7 +27,7 @@ _BARRIER: Final = "torch.monitored_barrier"
 _STORE: Final = "tcpstore.error"
 _OF_GLOO: Final = "//cpu//"
 # What was raised and not printed, and an abort.
-UNSAID: Final = ("1", "-6", "134")
+_UNSAID: Final = ABORTED | {"1"}
 # From here on shells count signals.
 MAX_CHOSEN: Final = 128
 
@@ -163,7 +163,7 @@ def _fallen_first(items: Sequence[Resolved], waits: Sequence[Resolved], losses: 
     """The ranks that a launcher saw end, perhaps before anybody gave up waiting, and that do not say that they waited
     or lost a peer: for them it stopped their neighbours, which need not have been silent before.
     """
-    ends = [item for item in items if item.episode.name in _ENDS and item.episode.attributes.get("exitcode") in OWN_END]
+    ends = _own_ends(items)
     firsts = [wait.episode.first for wait in waits]
     late = [end for end in ends if any(order(first, end.episode.first) == "before" for first in firsts)]
     ranks = {rank for end in ends for rank in end.ranks}.difference(reporters(items), *(end.ranks for end in late))
@@ -187,7 +187,7 @@ def _stopped_first(items: Iterable[Resolved], stall: Stall | None) -> list[int]:
     # A rank may print marks of several kinds, and in several places: the last one of all counts.
     newest: dict[int, tuple[int, bool]] = {}
     for item in items:
-        rank, last = item.subject.rank, item.episode.last or item.episode.first
+        rank, last = item.subject.rank, item.episode.newest
         if rank is not None and item.episode.name in MARKS and last.aligned_time_unix_nano is not None:
             mark = (last.aligned_time_unix_nano, writer_of(last) in stall.stopped_first)
             newest[rank] = max(newest.get(rank, mark), mark)
@@ -221,8 +221,13 @@ def _ended_by_itself(items: Sequence[Resolved], ends: Sequence[Resolved], losses
     if not chosen and all(item.ranks for item in losses):
         own = (item for item in items if not item.episode.name.startswith(OF_OTHERS))
         victims = {rank for item in own if item.episode.first.role == "symptom" for rank in item.ranks}
-        chosen = {item.subject.rank for item in ends if _exitcode(item) in UNSAID} - victims
+        chosen = {item.subject.rank for item in ends if _exitcode(item) in _UNSAID} - victims
     return [rank for rank in chosen if rank is not None] if len(chosen) == 1 else []
+
+
+def _own_ends(items: Iterable[Resolved]) -> list[Resolved]:
+    """The ends that a launcher saw and did not bring about."""
+    return [item for item in items if item.episode.name in _ENDS and _exitcode(item) in OWN_END]
 
 
 def _exitcode(item: Resolved) -> str:
@@ -240,8 +245,7 @@ def _had_to_be_stopped(items: Sequence[Resolved], placement: PlacementMap) -> li
     """The one rank that had not ended when its launcher stopped it, where all others ended and as many lines that name
     no rank tell of a wait in vain.
     """
-    ends = [item for item in items if item.episode.name in _ENDS and _exitcode(item) in OWN_END]
-    ended = {rank for item in ends for rank in item.ranks}
+    ended = {rank for item in _own_ends(items) for rank in item.ranks}
     left = set(placement.ranks) - ended
     nameless = [item for item in items if item.episode.name in SURVIVORS and not item.ranks]
     if placement.world_size != len(placement.ranks) or len(left) != 1 or len(ended) < 2:

@@ -6,11 +6,12 @@ from pipeline.core.chains import Resolved, Step, step
 from pipeline.core.conclusion import REPEATED, Conclusion, Reported, entity_text
 from pipeline.core.derived.flight import FAILURES as FLIGHT_FAILURES
 from pipeline.core.derived.flight import FlightEvidence
-from pipeline.core.derived.launcher import LAUNCHER_KILLED, LAUNCHER_STOPPED
+from pipeline.core.derived.launcher import ABORTED, LAUNCHER_KILLED, LAUNCHER_STOPPED
+from pipeline.core.derived.ranks import LISTED
 from pipeline.core.marks import STALLED
 from pipeline.core.order import canonical
 from pipeline.core.placement import PlacementMap
-from pipeline.core.raised import CUDA, LISTED
+from pipeline.core.raised import CUDA
 from pipeline.core.signs import FAILURES, LAST_WORDS
 from pipeline.core.stalls import LAST_MARK, WHY_UNKNOWN, last_marks, said_of
 from schemas.records import Entity
@@ -18,7 +19,6 @@ from schemas.vocabulary import Interruption
 
 # What only tells that processes of the job ended; and how those end that a launcher stops.
 _ENDED: Final = frozenset(("elastic.failed", "elastic.rank_failed", "process.abort"))
-_ABORTED: Final = frozenset(("-6", "134"))
 _STOPPED: Final = (LAUNCHER_STOPPED, LAUNCHER_KILLED)
 # What is said of a process that is gone, and what would decide it.
 _IS_GONE: Final = (
@@ -134,7 +134,7 @@ def _why_silent(items: list[Resolved], steps: list[Step], ranks: list[int]) -> s
             and item.ranks & set(ranks)]  # fmt: skip
     if has_last_words(steps, ranks):
         said = "the rank's own error does not say what led to it"
-    elif _ABORTED.intersection(ends) and any(item.episode.name == "process.abort" and not item.ranks for item in items):
+    elif ABORTED.intersection(ends) and any(item.episode.name == "process.abort" and not item.ranks for item in items):
         said = (
             "its launcher saw it abort (SIGABRT); the lines of an abort that are there name no process and may be its"
         )

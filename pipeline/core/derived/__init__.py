@@ -9,6 +9,7 @@ None of them sees what happened while a node started or was worked on: that is t
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from pipeline.core.blocks import WAITED
 from pipeline.core.chains import Resolved
 from pipeline.core.derived import (
     activities,
@@ -47,7 +48,7 @@ EVENTS: Final = frozenset(
 ATTRIBUTES: Final = {
     "host.hung_task": frozenset(("blocked_in",)), "host.soft_lockup": frozenset(("lasting",)),
     "collective.mismatch": frozenset(("differ",)), "python.exception": frozenset(("uncaught",)),
-    **dict.fromkeys(calls.WAITED, frozenset(("file", "line", "function", "callers", "uncaught"))),
+    **dict.fromkeys(WAITED, frozenset(("file", "line", "function", "callers", "uncaught"))),
     "nic.link.down": frozenset(("layer",)), "ib.port.down": frozenset(("layer",)), **flight.ATTRIBUTES,
     compare.VERSION_DIFFERS: frozenset(("component", "numbers")), compare.TRANSPORT_DIFFERS: frozenset(("numbers",)),
     missing.GPU_MISSING: frozenset(("against", "numbers")), outliers.OUTLIER: frozenset(("measure", "numbers")),

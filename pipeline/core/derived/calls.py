@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from pipeline.core.blocks import WAITED, callers_of
 from pipeline.core.chains import Resolved
 from pipeline.core.derived.ranks import Start
 from pipeline.core.derived.scene import Changes, Scene, as_event
@@ -23,7 +24,6 @@ ENDED_EARLY: Final = "train.end.early"
 _END: Final = "train.end"
 _MISMATCH: Final = "collective.mismatch"
 _TIMEOUT: Final = "gloo.timeout"
-WAITED: Final = (_TIMEOUT, "gloo.closed", "gloo.reset")
 # Whose lines show in which collective a rank stood: Python's calls, and what autograd and DDP call by themselves.
 _OF_TORCH: Final = ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/")
 _BACKWARD: Final = "_engine_run_backward"
@@ -96,7 +96,7 @@ def _has_left(odd: Odd) -> bool:
 def _finding(scene: Scene, odd: Odd, item: Resolved) -> Resolved:
     """What the odd rank did, by its own word of its end or by the line of its waiting."""
     event = msgspec.structs.replace(
-        item.episode.last or item.episode.first, name=ENDED_EARLY if _has_left(odd) else _MISMATCH, role="cause",
+        item.episode.newest, name=ENDED_EARLY if _has_left(odd) else _MISMATCH, role="cause",
         label="software/collective_mismatch",
         attributes={**item.episode.attributes, "rank": str(odd.rank), "differ": _differ(odd)},
     )  # fmt: skip
@@ -104,7 +104,7 @@ def _finding(scene: Scene, odd: Odd, item: Resolved) -> Resolved:
 
 
 def _callers(item: Resolved) -> tuple[str, ...]:
-    return tuple(item.episode.attributes.get("callers", "").split(" > "))
+    return callers_of(item.episode.attributes)
 
 
 def _differ(odd: Odd) -> str:

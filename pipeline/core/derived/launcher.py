@@ -16,7 +16,8 @@ _BY_LAUNCHER: Final = {"-9": LAUNCHER_KILLED, "-15": LAUNCHER_STOPPED}
 _FAILED: Final = "elastic.failed"
 _TABLE: Final = "elastic.rank_failed"
 # Exit codes of a process that ends by what it printed: an exception, an abort, a crash.
-OWN_END: Final = frozenset(("1", "2", "-6", "-11", "134", "139"))
+ABORTED: Final = frozenset(("-6", "134"))
+OWN_END: Final = ABORTED | {"1", "2", "-11", "139"}
 _SAVE: Final = "checkpoint.write_failed"
 _LOST_A_PEER: Final = ("gloo.closed", "gloo.reset")
 _OWN_ROLES: Final = ("cause", "intermediate")

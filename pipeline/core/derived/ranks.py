@@ -19,8 +19,9 @@ _NAMING: Final = {
     "checkpoint.write_failed": (),
 }
 # Lines of a coordinator, or of another process, about one that is gone: they say its number and not its node.
-_LISTED: Final = "jax.task_named"
-_GONE: Final = ("jax.task_lost", _LISTED)
+UNHEARD: Final = "jax.task_lost"
+LISTED: Final = "jax.task_named"
+_GONE: Final = (UNHEARD, LISTED)
 MAX_NAMED: Final = 4
 # Of a list of all who did not come to a barrier so many are named.
 MAX_LISTED: Final = 64
@@ -51,7 +52,7 @@ def named(scene: Scene) -> Changes:
             yield id(item), [Resolved(episode=item.episode, subject=scene.rank(item.subject.rank))]
     for item in scene.named("jax.barrier"):
         barrier = item.episode.attributes.get("id")
-        listed = {one.subject.rank for one in scene.named(_LISTED) if one.episode.attributes.get("id") == barrier}
+        listed = {one.subject.rank for one in scene.named(LISTED) if one.episode.attributes.get("id") == barrier}
         missing = sorted(rank for rank in listed if rank is not None)[:MAX_LISTED]
         if barrier and missing:
             yield id(item), [Resolved(episode=item.episode, subject=scene.rank(rank)) for rank in missing]

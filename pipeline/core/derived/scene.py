@@ -90,7 +90,7 @@ def name_of(subject: Entity) -> str | None:
 
 def last_of(item: Resolved) -> Event:
     """The last line of an item that is kept."""
-    return item.episode.last or item.episode.first
+    return item.episode.newest
 
 
 def newest_of(items: Iterable[Resolved], names: Collection[str]) -> dict[int, Resolved]:
