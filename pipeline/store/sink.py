@@ -19,6 +19,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from msgspec import Struct, field
 
+from pipeline.kafka_client import KafkaClient
 from pipeline.store.buffer import Block, Buffer, Place
 from pipeline.store.clickhouse import Store
 from pipeline.store.errors import StoreError
@@ -213,6 +214,7 @@ class StoreSink:
             )
         self._topic_ids = {topic["name"]: str(topic["topic_id"]) for topic in described}
         consumer = KafkaConsumer(
+            kafka_client=KafkaClient,
             group_id=self.settings.group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",

@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from pipeline.diagnose import diagnose
 from pipeline.folder import plan
+from pipeline.kafka_client import KafkaClient
 from pipeline.replay import Replay, Settings
 from pipeline.store.clickhouse import Store
 from pipeline.store.settings import settings_from_url
@@ -90,7 +91,7 @@ class Fleet:
 
     def records(self, topic: str) -> list[Any]:
         """Every record of a topic, decoded; what is not a record is left out."""
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False, kafka_client=KafkaClient)
         try:
             # A busy broker may be slow to say it: a topic whose partitions are unknown is not an empty one.
             numbers = until(lambda: consumer.partitions_for_topic(topic), what=f"the partitions of {topic}")

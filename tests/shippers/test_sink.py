@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 
+from pipeline.kafka_client import KafkaClient
 from schemas.topics import key_of
 from shippers.config import KafkaSettings
 from shippers.sink import KafkaSink, RecordRefusedError, Sink, SinkUnavailableError, StdoutSink
@@ -52,7 +53,7 @@ def make_topic(bootstrap: str, topic: str, **settings: str) -> None:
 
 
 def consumed(bootstrap: str, topic: str) -> list[tuple[TopicPartition, bytes]]:
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, kafka_client=KafkaClient)
     parts = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
     consumer.assign(parts)
     consumer.seek_to_beginning(*parts)

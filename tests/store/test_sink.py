@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
+from pipeline.kafka_client import KafkaClient
 from pipeline.store import migrations
 from pipeline.store.clickhouse import Store
 from pipeline.store.sink import TOPICS, SinkSettings, StoreSink
@@ -61,7 +62,9 @@ class Wire:
 
     def caught_up(self) -> bool:
         """Whether the group has committed every message."""
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.group, enable_auto_commit=False)
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap, group_id=self.group, enable_auto_commit=False, kafka_client=KafkaClient
+        )
         try:
             parts = [TopicPartition(name, p) for name in TOPICS for p in range(topics.BY_NAME[name].partitions)]
             ends = consumer.end_offsets(parts)
