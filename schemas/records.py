@@ -48,12 +48,13 @@ class Record(Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="rec
 
 
 class ClockReading(Part, frozen=True, kw_only=True):
-    """Four clocks of one host read together, each in ns."""
+    """Four clocks of one host read together, each in ns: all within `width_ns` after `raw_ns` was read."""
 
     raw_ns: int
     mono_ns: int
     boottime_ns: int
     wall_ns: int
+    width_ns: int = 0
 
 
 class ClockClaim(Part, frozen=True, kw_only=True):
@@ -284,8 +285,17 @@ class ClockBeacon(Record, frozen=True, kw_only=True, tag="clock_beacon"):
 
 
 class ClockSegment(Record, frozen=True, kw_only=True, tag="clock_segment"):
-    """Reference time = raw + a_ns + b_ppb * (raw - t_from) / 1e9 for raw readings in [t_from, t_to)."""
+    """A node's clock against a broker's, over a span of the node's raw clock (CLOCK_MONOTONIC_RAW, ns).
 
+    Reference time = raw + a_ns + b_ppb * (raw - t_from_raw_ns) / 1e9 for raw in [t_from_raw_ns, t_to_raw_ns); the truth
+    is certain to be within [lo_ns, hi_ns] of that, and within u99_ns in 99 of 100 cases. `epoch` counts what broke the
+    line: steps of the broker's clock, a suspend. `wall_offset_ns` is reference minus wall clock at the end,
+    `wall_step_ns` how far the wall clock jumped within the span (new minus old; 0: it did not). A node whose clock is
+    not measured has quality `none`, broker -1 and a `reason`.
+    """
+
+    run: Run
+    run_id: str
     cluster: str
     node: str
     boot_id: str
@@ -299,6 +309,9 @@ class ClockSegment(Record, frozen=True, kw_only=True, tag="clock_segment"):
     hi_ns: int
     u99_ns: int
     quality: Quality
+    wall_offset_ns: int | None = None
+    wall_step_ns: int = 0
+    reason: str = ""
 
 
 # --- who ran where -----------------------------------------------------------------------------------------------
@@ -425,6 +438,7 @@ class Event(Part, frozen=True, kw_only=True):
     until_unix_nano: int | None = None
     lo_unix_nano: int = TIME_MIN_NS
     hi_unix_nano: int = TIME_MAX_NS
+    monotonic_raw_ns: int | None = None  # on the node's raw clock of this boot, where the wall clock's history tells it
     u99_ns: int | None = None
     clock_epoch: int = 0
     reference_broker: int | None = None
