@@ -30,6 +30,9 @@ OK, REFUSED, FAILED = 0, 3, 4
 RESTART_AFTER = (SkippedMessagesError, KafkaError, ProducerSendError, OSError)
 FINISH_S = 5.0
 STOP_S = 5.0
+# A broker that has just started may not know a topic yet when it is asked for an assignment; the group then goes on
+# without it until metadata is read again (aiokafka's default: five minutes).
+METADATA_MAX_AGE_MS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +86,7 @@ def make_app(config: WorkerConfig) -> faust.App:
         consumer_group_instance_id=config.instance,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=4 * 1024 * 1024,
+        consumer_metadata_max_age_ms=METADATA_MAX_AGE_MS,
         producer_acks=-1,
         producer_max_batch_size=256 * 1024,
         producer_max_request_size=MAX_MESSAGE_BYTES,

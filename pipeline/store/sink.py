@@ -220,6 +220,7 @@ class StoreSink:
             auto_offset_reset="earliest",
             session_timeout_ms=6_000,
             heartbeat_interval_ms=2_000,
+            metadata_max_age_ms=5_000,  # a broker that has just started may not know all topics at the first assignment
             fetch_max_bytes=64 * 1024 * 1024,
             max_partition_fetch_bytes=16 * 1024 * 1024,
             **options,
