@@ -25,8 +25,8 @@ KEPT: Final = 256
 class Stretch(Struct, kw_only=True):
     """Raw time between two readings in which the other clock ran straight, within `off_ns`.
 
-    `ahead_ns` is the other clock minus raw; `unsure_ns` is how far the last reading may be off. `steps` counts the steps
-    before it; `top_ns` is the highest that was shown in it or before it.
+    `ahead_ns` is the other clock minus raw; `unsure_ns` is how far the last reading may be off. `steps` counts the
+    steps before it; `top_ns` is the highest that was shown in it or before it.
     """
 
     from_ns: int
@@ -59,6 +59,14 @@ class Span(Struct, frozen=True, kw_only=True):
     def middle_ns(self) -> int:
         """The raw time in the middle."""
         return (self.lo_ns + self.hi_ns) // 2
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """What a clock showed, give or take `off_ns`, after `steps` steps."""
+
+    ns: int
+    off_ns: int
+    steps: int
 
 
 class History(Struct, kw_only=True):
@@ -122,6 +130,17 @@ class History(Struct, kw_only=True):
         stretch.top_ns = max(stretch.top_ns, self.stretches[-1].top_ns)
         self.stretches.append(stretch)
         del self.stretches[:-KEPT]
+
+    def shown_at(self, raw_ns: int) -> Shown | None:
+        """What the other clock showed at a raw time, and after how many steps; None where no reading is near."""
+        for stretch in reversed(self.stretches):
+            if raw_ns >= stretch.from_ns:
+                past_ns = raw_ns - stretch.to_ns
+                if past_ns > AHEAD_NS or stretch.is_step:
+                    return None
+                off_ns = stretch.off_ns if past_ns <= 0 else stretch.off_ns + STEP_NS + past_ns * SLEW_PPM // 1_000_000
+                return Shown(ns=raw_ns + stretch.ahead_at(min(raw_ns, stretch.to_ns)), off_ns=off_ns, steps=stretch.steps)
+        return None
 
     def raw_of(self, shown_ns: int) -> list[Span]:
         """When the other clock may have shown this, latest first; none where no reading covers it."""

@@ -1,9 +1,9 @@
 """The kernel log's clock against the node's raw clock, from moments known on both.
 
-printk stamps lines with sched_clock, which nothing steers and which is neither CLOCK_MONOTONIC nor CLOCK_MONOTONIC_RAW
-(Gleixner, lkml 2017-11-14: they "can drift apart frequency wise pretty bad"). What is certain: a line was written before
-it was read, and after the moment up to which the log had been read to its end. A line that the agent writes itself, with
-the raw clock read before and after, is the same, only sharper.
+printk stamps lines with sched_clock, which nothing steers and which is neither CLOCK_MONOTONIC nor
+CLOCK_MONOTONIC_RAW (Gleixner, lkml 2017-11-14: they "can drift apart frequency wise pretty bad"). What is certain: a
+line was written before it was read, and after the moment up to which the log had been read to its end. A line that the
+agent writes itself, with the raw clock read before and after, is the same, only sharper.
 """
 
 from typing import Final

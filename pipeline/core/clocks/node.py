@@ -1,0 +1,210 @@
+"""The clocks of one node on the reference timeline: from stamps of its wall clock and its kernel log to certain bounds.
+
+Wall clock -> raw clock by the history of both, kernel log -> raw clock by its own relation, raw clock -> a broker's
+clock by the beacons. The reference is the broker with the lowest id that the node has measured.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct, field
+
+from pipeline.core.clocks.history import History, Span
+from pipeline.core.clocks.relation import Relation
+from pipeline.core.clocks.track import Offset, Segment, Track
+from schemas.records import ClockReading, ClockSample
+from schemas.vocabulary import Quality
+
+# Lines of one file are written in their order but for what several writers hold back.
+ORDER_NS: Final = 2_000_000_000
+# CLOCK_BOOTTIME counts a suspend, CLOCK_MONOTONIC does not. Readings are that far apart at most.
+SUSPEND_NS: Final = 5_000_000
+# Boots of which lines may still come.
+BOOTS: Final = 2
+READ_MARKS: Final = 16
+_WORST: Final[dict[Quality, int]] = {"good": 0, "holdover": 1, "stepped": 2, "none": 3}
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """A moment: in [raw_lo_ns, raw_hi_ns] on the raw clock of a boot, in [lo_ns, hi_ns] on the reference timeline.
+
+    `stretch` names the boot and the count of steps of the wall clock; empty where the moment has several.
+    """
+
+    raw_lo_ns: int
+    raw_hi_ns: int
+    stretch: str
+    at_ns: int
+    lo_ns: int
+    hi_ns: int
+    u99_ns: int
+    quality: Quality
+    epoch: int
+    broker_id: int
+
+
+class Closed(Struct, frozen=True, kw_only=True):
+    """A closed segment of one boot and broker, with what the wall clock did in it."""
+
+    boot_id: str
+    broker_id: int
+    segment: Segment
+    wall_offset_ns: int | None
+    wall_step_ns: int
+
+
+class BootClock(Struct, kw_only=True):
+    """What is known of the clocks of one boot. `number` counts the boots of the node."""
+
+    boot_id: str
+    number: int = 0
+    wall: History = field(default_factory=History)
+    kernel: Relation = field(default_factory=Relation)
+    tracks: dict[int, Track] = field(default_factory=dict)
+    # Raw times up to which the kernel log had been read to its end.
+    read_ns: list[int] = field(default_factory=list)
+    asleep_ns: int | None = None
+    # Raw time of the last reading before a suspend: nothing measured before it holds after it.
+    woken_from_ns: int | None = None
+    step_ns: int = 0
+
+    def hear(self, reading: ClockReading, samples: Iterable[ClockSample]) -> None:
+        """Take a reading of all clocks, and beacons."""
+        last_ns = self.wall.last_ns
+        if last_ns is None or reading.raw_ns > last_ns:
+            asleep_ns = reading.boottime_ns - reading.mono_ns
+            if self.asleep_ns is not None and asleep_ns - self.asleep_ns > SUSPEND_NS:
+                self.woken_from_ns = last_ns
+            self.asleep_ns = asleep_ns
+            self.step_ns += self.wall.note(reading.raw_ns, reading.wall_ns, reading.width_ns)
+        for sample in samples:
+            self.tracks.setdefault(sample.broker_id, Track()).update(sample)
+
+    def offset(self, raw_ns: int) -> tuple[int, Offset] | None:
+        """The reference broker and its offset at a raw time."""
+        for broker_id in sorted(self.tracks):
+            track = self.tracks[broker_id]
+            if self._is_interrupted(track, raw_ns):
+                continue
+            found = track.at(raw_ns)
+            if found is not None:
+                return broker_id, found
+        return None
+
+    def _is_interrupted(self, track: Track, raw_ns: int) -> bool:
+        """Whether the node slept between the newest beacon and this moment."""
+        woken_ns, newest_ns = self.woken_from_ns, track.newest_ns
+        return woken_ns is not None and newest_ns is not None and newest_ns <= woken_ns < raw_ns
+
+    def place(self, spans: list[Span], chosen: Span) -> Placed | None:
+        """A moment that lies in one of the spans, most likely in the chosen one."""
+        raw_lo_ns, raw_hi_ns = min(span.lo_ns for span in spans), max(span.hi_ns for span in spans)
+        first, last, best = self.offset(raw_lo_ns), self.offset(raw_hi_ns), self.offset(chosen.middle_ns)
+        if first is None or last is None or best is None or not first[0] == last[0] == best[0]:
+            return None
+        lo_ns = raw_lo_ns + min(first[1].lo_ns, last[1].lo_ns)
+        hi_ns = raw_hi_ns + max(first[1].hi_ns, last[1].hi_ns)
+        quality = max((each[1].quality for each in (first, last, best)), key=_WORST.__getitem__)
+        return Placed(
+            raw_lo_ns=raw_lo_ns, raw_hi_ns=raw_hi_ns,
+            stretch=f"{self.number}.{chosen.steps}" if len(spans) == 1 else "",
+            at_ns=min(max(chosen.middle_ns + best[1].offset_ns, lo_ns), hi_ns), lo_ns=lo_ns, hi_ns=hi_ns,
+            u99_ns=best[1].u99_ns + (raw_hi_ns - raw_lo_ns) // 2, quality=quality, epoch=last[1].epoch,
+            broker_id=best[0],
+        )  # fmt: skip
+
+    def close(self, raw_ns: int) -> Iterator[Closed]:
+        """Segments that have ended by a raw time."""
+        for broker_id in sorted(self.tracks):
+            for segment in self.tracks[broker_id].close(raw_ns):
+                shown = self.wall.shown_at(segment.t_to_ns - 1)
+                offset_ns = segment.at(segment.t_to_ns - 1).offset_ns
+                yield Closed(
+                    boot_id=self.boot_id, broker_id=broker_id, segment=segment,
+                    wall_offset_ns=None if shown is None else segment.t_to_ns - 1 + offset_ns - shown.ns,
+                    wall_step_ns=self.step_ns,
+                )  # fmt: skip
+                self.step_ns = 0
+
+
+class NodeClock(Struct, kw_only=True):
+    """The clocks of a node over its last boots, newest first."""
+
+    boots: list[BootClock] = field(default_factory=list)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a broker's clock was measured in this boot."""
+        return bool(self.boots) and bool(self.boots[0].tracks)
+
+    def hear(self, boot_id: str, reading: ClockReading, samples: Iterable[ClockSample] = ()) -> list[Closed]:
+        """Take what a batch or a progress record says of the clocks; the segments that have ended by it."""
+        boot = self.boot(boot_id)
+        if boot is None:
+            number = self.boots[0].number + 1 if self.boots else 0
+            boot = BootClock(boot_id=boot_id, number=number)
+            self.boots.insert(0, boot)
+            del self.boots[BOOTS:]
+        boot.hear(reading, samples)
+        return list(boot.close(reading.raw_ns))
+
+    def boot(self, boot_id: str) -> BootClock | None:
+        """What is known of one boot."""
+        return next((boot for boot in self.boots if boot.boot_id == boot_id), None)
+
+    def wall(self, shown_ns: int, resolution_ns: int = 0, since: tuple[str, int] | None = None) -> Placed | None:
+        """The moment in which the wall clock showed this, give or take what the stamp leaves out.
+
+        `since`: boot number and raw time of the line before it in its file.
+        """
+        for boot in self.boots:
+            spans = boot.wall.raw_of(shown_ns)
+            if since is not None and since[0] == str(boot.number):
+                spans = [span for span in spans if span.hi_ns + resolution_ns >= since[1] - ORDER_NS] or spans
+            if spans:
+                return boot.place([_later(span, resolution_ns) for span in spans], _later(spans[-1], resolution_ns))
+        return None
+
+    def kernel(self, boot_id: str, stamp_ns: int) -> Placed | None:
+        """The moment of a stamp of the kernel log (ns since boot)."""
+        boot = self.boot(boot_id)
+        found = None if boot is None else boot.kernel.raw_of(stamp_ns)
+        if boot is None or found is None:
+            return None
+        span = Span(lo_ns=found[0], hi_ns=found[1])
+        return boot.place([span], span)
+
+    def wall_offset_ns(self, shown_ns: int) -> int | None:
+        """Reference minus wall clock as first (or last) measured: what to assume where no reading tells it."""
+        for boot in self.boots:
+            for stretch in (boot.wall.stretches[0], boot.wall.stretches[-1]) if boot.wall.stretches else ():
+                found = boot.offset(stretch.to_ns)
+                if found is not None:
+                    return found[1].offset_ns - stretch.to_ahead_ns
+        return None
+
+    def note_read(self, boot_id: str, wall_ns: int) -> None:
+        """The kernel log had been read to its end at a time of the wall clock."""
+        boot = self.boot(boot_id)
+        spans = [] if boot is None else boot.wall.raw_of(wall_ns)
+        if boot is not None and len(spans) == 1:
+            boot.read_ns.append(spans[0].lo_ns)
+            del boot.read_ns[:-READ_MARKS]
+
+    def note_kernel(self, boot_id: str, stamp_ns: int, read_wall_ns: int, mark: tuple[int, int] | None) -> None:
+        """A line of the kernel log, when it was read (wall clock), and between which raw times it was made, if known."""
+        boot = self.boot(boot_id)
+        if boot is None:
+            return
+        if mark is not None:
+            boot.kernel.note(stamp_ns, *mark)
+            return
+        spans = boot.wall.raw_of(read_wall_ns)
+        before = [at_ns for at_ns in boot.read_ns if spans and at_ns <= spans[0].hi_ns]
+        if len(spans) == 1 and before:
+            boot.kernel.note(stamp_ns, max(before), spans[0].hi_ns)
+
+
+def _later(span: Span, resolution_ns: int) -> Span:
+    """The span of a stamp that leaves out what is below its resolution."""
+    return Span(lo_ns=span.lo_ns, hi_ns=span.hi_ns + resolution_ns, steps=span.steps)
