@@ -1,1 +1,5 @@
-"""One timeline: a node's clocks against the broker's, with bounds that are true."""
+"""A node's raw clock against a broker's, from stamps of acknowledged messages: certain bounds and a best value.
+
+`polygon` solves, `track` keeps the state of one node and broker, `closure` combines brokers, `odds` orders events.
+Method and figures: docs/clocks-benchmark.md.
+"""

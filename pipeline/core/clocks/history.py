@@ -139,7 +139,9 @@ class History(Struct, kw_only=True):
                 if past_ns > AHEAD_NS or stretch.is_step:
                     return None
                 off_ns = stretch.off_ns if past_ns <= 0 else stretch.off_ns + STEP_NS + past_ns * SLEW_PPM // 1_000_000
-                return Shown(ns=raw_ns + stretch.ahead_at(min(raw_ns, stretch.to_ns)), off_ns=off_ns, steps=stretch.steps)
+                return Shown(
+                    ns=raw_ns + stretch.ahead_at(min(raw_ns, stretch.to_ns)), off_ns=off_ns, steps=stretch.steps
+                )
         return None
 
     def raw_of(self, shown_ns: int) -> list[Span]:

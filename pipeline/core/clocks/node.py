@@ -93,7 +93,7 @@ class BootClock(Struct, kw_only=True):
 
     def _is_interrupted(self, track: Track, raw_ns: int) -> bool:
         """Whether the node slept between the newest beacon and this moment."""
-        woken_ns, newest_ns = self.woken_from_ns, track.newest_ns
+        woken_ns, newest_ns = self.woken_from_ns, track.samples[-1][1] if track.samples else None
         return woken_ns is not None and newest_ns is not None and newest_ns <= woken_ns < raw_ns
 
     def place(self, spans: list[Span], chosen: Span) -> Placed | None:
@@ -192,7 +192,7 @@ class NodeClock(Struct, kw_only=True):
             del boot.read_ns[:-READ_MARKS]
 
     def note_kernel(self, boot_id: str, stamp_ns: int, read_wall_ns: int, mark: tuple[int, int] | None) -> None:
-        """A line of the kernel log, when it was read (wall clock), and between which raw times it was made, if known."""
+        """A line of the kernel log and when it was read (wall clock); `mark`: the raw times around its making, if known."""
         boot = self.boot(boot_id)
         if boot is None:
             return
