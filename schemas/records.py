@@ -416,7 +416,8 @@ class Event(Part, frozen=True, kw_only=True):
     `lo_unix_nano` and `hi_unix_nano` bound the reference time. The line was written somewhere in
     [raw_ns, raw_ns + resolution_ns] on clock `clock_id`; readings of one clock compare exactly. Two lines of one
     source and generation are ordered by `offset`. `kernel` is the kernel's own stamp of the line, where there is one
-    beside. `inferred` names what of the time nobody states. `prefix` stands before `body` in the line.
+    beside. `inferred` names what of the time nobody states. `prefix` stands before `body` in the line. On the node's
+    raw clock of this boot it was between monotonic_raw_ns and monotonic_raw_width_ns later, where that is known.
     """
 
     event_id: str
@@ -438,7 +439,8 @@ class Event(Part, frozen=True, kw_only=True):
     until_unix_nano: int | None = None
     lo_unix_nano: int = TIME_MIN_NS
     hi_unix_nano: int = TIME_MAX_NS
-    monotonic_raw_ns: int | None = None  # on the node's raw clock of this boot, where the wall clock's history tells it
+    monotonic_raw_ns: int | None = None
+    monotonic_raw_width_ns: int = 0
     u99_ns: int | None = None
     clock_epoch: int = 0
     reference_broker: int | None = None

@@ -14,9 +14,14 @@ from msgspec import Struct, field
 
 from pipeline.core import keys, times
 from pipeline.core.annotations import events_of
+from pipeline.core.clocks.node import NodeClock
 from pipeline.core.here import Here, JobHere
+from pipeline.core.measured import read_through
 from pipeline.core.outputs import Output
-from pipeline.core.source_reader import Pass, SourceMemory, SourceReader
+from pipeline.core.segments import UNMEASURED_AGAIN_NS, segments_of, unmeasured
+from pipeline.core.source_clock import SourceMemory
+from pipeline.core.source_reader import Pass, SourceReader
+from pipeline.core.times import When
 from schemas import topics
 from schemas.records import (
     Annotation,
@@ -51,6 +56,8 @@ class NodeState(Struct, kw_only=True):
     active_shipper: str = ""
     conflicts: list[str] = field(default_factory=list)
     clock_fault: str = ""
+    clock: NodeClock = field(default_factory=NodeClock)
+    unmeasured_ns: int = 0
     sources: dict[str, SourceMemory] = field(default_factory=dict)
     here: Here = field(default_factory=Here)
     spans: dict[str, PlacementSpan] = field(default_factory=dict)
@@ -108,11 +115,12 @@ class NodeFold:
             return []
         out = Pass(now_ns=now_ns)
         self._watch_shippers(batch, out)
+        closed = state.clock.hear(batch.boot_id, batch.clock, batch.clock_samples)
         self._watch_clock(batch, now_ns, out)
-        arrival = times.arrived(now_ns) if state.clock_fault else None
+        arrival, clock = self._times(now_ns)
         for source, lines in _by_source(batch).items():
             memory = state.sources.setdefault(source, SourceMemory())
-            reader = SourceReader(self._signals, batch, source, memory, state.here, arrival, out)
+            reader = SourceReader(self._signals, batch, source, memory, state.here, arrival, out, clock)
             # A job's output on a login node speaks of others only: its reporter is no node of the job.
             state.speaks_of_itself = state.speaks_of_itself or reader.node == batch.reporter
             reader.read(lines)
@@ -120,7 +128,14 @@ class NodeFold:
         self._forget(batch, out)
         state.shippers[batch.shipper_id] = batch.batch_seq
         state.last = msgspec.structs.replace(batch, records=[], source_attributes={}, clock_samples=[], gaps=[])
-        return self._send(batch, out)
+        return [*self._send(batch, out), *segments_of(batch, closed)]
+
+    def _times(self, now_ns: int) -> tuple[When | None, NodeClock | None]:
+        """What times go by: what is measured of the clock; where nothing is and it cannot be right, the arrival."""
+        state = self._state
+        if state.clock.is_measured:
+            return None, state.clock
+        return times.arrived(now_ns) if state.clock_fault else None, None
 
     def _watch_shippers(self, batch: RawBatch, out: Pass) -> None:
         """A shipper that speaks again after another one took over: two are alive under one name."""
@@ -136,10 +151,16 @@ class NodeFold:
 
     def _watch_clock(self, batch: RawBatch, now_ns: int, out: Pass) -> None:
         """Say once that the node's clock cannot be right; forget it when it is set."""
-        fault = times.clock_fault(batch.run, batch.clock.wall_ns, now_ns) or ""
+        fault = self._fault(batch, now_ns)
         if fault and not self._state.clock_fault:
             out.gaps.append(Gap(source="clock", node=batch.reporter, reason=f"the clock of {batch.reporter} {fault}"))
         self._state.clock_fault = fault
+
+    def _fault(self, record: RawBatch | Progress, now_ns: int) -> str:
+        """Why the node's wall clock cannot be believed. Where it is measured it need not be right."""
+        if self._state.clock.is_measured:
+            return ""
+        return times.clock_fault(record.run, record.clock.wall_ns, now_ns) or ""
 
     def _forget(self, batch: RawBatch, out: Pass) -> None:
         """Drop jobs and events that are over, sources that fell silent, and node keys of earlier boots."""
@@ -213,7 +234,8 @@ class NodeFold:
 
     def _progress(self, progress: Progress, now_ns: int) -> list[Output]:
         state = self._state
-        state.clock_fault = times.clock_fault(progress.run, progress.clock.wall_ns, now_ns) or ""
+        segments = self._hear(progress)
+        state.clock_fault = self._fault(progress, now_ns)
         state.progress = progress
         reporting = (source.attributes.get("node", progress.reporter) for source in progress.sources)
         state.speaks_of_itself = state.speaks_of_itself or progress.reporter in reporting
@@ -226,7 +248,21 @@ class NodeFold:
         state.passed = said
         for key in wanted:
             state.here.jobs[key].passed_ns = now_ns
-        return [*rest, *_to_each(said, [*wanted, *state.node_keys]), *self._close(now_ns)]
+        return [*rest, *_to_each(said, [*wanted, *state.node_keys]), *segments, *self._close(now_ns)]
+
+    def _hear(self, progress: Progress) -> list[Output]:
+        """What the record says of the clocks; segments that have ended, or that nothing is measured."""
+        state = self._state
+        segments = segments_of(progress, state.clock.hear(progress.boot_id, progress.clock))
+        for source in progress.sources:
+            if source.kind == "kernel" and source.state == "on" and source.at_end:
+                state.clock.note_read(progress.boot_id, source.read_through_unix_nano)
+        if progress.run != "live" or state.clock.is_measured:
+            return segments
+        if not 0 <= progress.clock.raw_ns - state.unmeasured_ns < UNMEASURED_AGAIN_NS:
+            state.unmeasured_ns = progress.clock.raw_ns
+            segments.append(unmeasured(progress, state.clock_fault))
+        return segments
 
     def _is_due(self, job: JobHere, reporter: str, now_ns: int) -> bool:
         """Whether a job is told again how far the node was read. Each node of a large job has its own moment."""
@@ -251,8 +287,8 @@ class NodeFold:
                 continue
             if progress.ended or (source.at_end and now_ns - memory.heard_ns >= REST_NS):
                 batch = msgspec.structs.replace(state.last, source_attributes={source.source: source.attributes})
-                arrival = times.arrived(now_ns) if state.clock_fault else None
-                SourceReader(self._signals, batch, source.source, memory, state.here, arrival, out).finish()
+                arrival, clock = self._times(now_ns)
+                SourceReader(self._signals, batch, source.source, memory, state.here, arrival, out, clock).finish()
         self._place(state.last, out)
         # Its batch was sent: these events come to it late.
         late = [self._event_batch(state.last, key, said, [], backfill=True) for key, said in out.events.items()]
@@ -268,7 +304,7 @@ class NodeFold:
             run=progress.run, run_id=progress.run_id, cluster=progress.cluster, reporter=progress.reporter, job_key="",
             node=progress.reporter if self._state.speaks_of_itself else "",
             # A source's claimed time never moves a watermark when its clock cannot be right.
-            through_unix_nano=0 if fault else times.read_through(progress), as_of_unix_nano=now_ns,
+            through_unix_nano=0 if fault else read_through(progress, self._times(now_ns)[1]), as_of_unix_nano=now_ns,
             excluded=f"the clock {fault}" if fault else "",
             ended=progress.ended, kinds=_kinds(progress.sources),
             sources=sorted(s.source for s in progress.sources if s.state == "on"),
@@ -295,7 +331,7 @@ class NodeFold:
         key = keys.job_key(keys.run_prefix(record.run, record.run_id), record.cluster, record.job_id, record.attempt)
         job, is_new = state.here.job(key, record.job_id, record.attempt, now_ns)
         job.widen(record.start_unix_nano)
-        marks = list(events_of(record, state.last, now_ns if state.clock_fault else None))
+        marks = list(events_of(record, state.last, *self._times(now_ns)))
         said = EventBatch(
             run=record.run, run_id=record.run_id, cluster=record.cluster, reporter=record.reporter, job_key=key,
             boot_id=state.last.boot_id if state.last else "", shipper_id=f"annotation/{record.rank}",

@@ -3,30 +3,36 @@
 from collections.abc import Iterator
 
 from pipeline.core import keys, times
+from pipeline.core.clocks.node import NodeClock
 from pipeline.core.marks import RECORDS
+from pipeline.core.measured import measured
+from pipeline.core.times import When
 from schemas.records import Annotation, ClockReading, Entity, Event, Printer, RawBatch
 
 
-def events_of(record: Annotation, last: RawBatch | None, arrival_ns: int | None) -> Iterator[Event]:
+def events_of(
+    record: Annotation, last: RawBatch | None, arrival: When | None, clock: NodeClock | None
+) -> Iterator[Event]:
     """The mark at its start; where it has an end, another one that ends the phase.
 
-    `last`: a batch of the same reporter, for what is claimed of its clock; `arrival_ns`: broker time of the record,
-    where that clock cannot be right.
+    `last`: a batch of the same reporter, for what is claimed of its clock; `arrival`: when the record arrived, where
+    that clock cannot be right; `clock`: what is measured of it.
     """
     said = {"step": None if record.step is None else str(record.step), "phase": record.phase}
-    yield _event(record, record.start_unix_nano, {k: v for k, v in said.items() if v}, last, arrival_ns)
+    yield _event(record, record.start_unix_nano, {k: v for k, v in said.items() if v}, last, arrival, clock)
     if record.end_unix_nano is not None:
-        yield _event(record, record.end_unix_nano, {"phase": "train"}, last, arrival_ns)
+        yield _event(record, record.end_unix_nano, {"phase": "train"}, last, arrival, clock)
 
 
 def _event(
-    record: Annotation, at_ns: int, said: dict[str, str], last: RawBatch | None, arrival_ns: int | None
-) -> Event:
-    when = (
-        times.arrived(arrival_ns)
-        if arrival_ns is not None
-        else times.wall_time(at_ns, 0, record.node, _batch(record, last))
-    )
+    record: Annotation, at_ns: int, said: dict[str, str], last: RawBatch | None, arrival: When | None,
+    clock: NodeClock | None,
+) -> Event:  # fmt: skip
+    batch = _batch(record, last)
+    when = arrival
+    if when is None:
+        shown = times.wall_time(at_ns, 0, record.node, batch)
+        when = measured(shown, clock, record.node, record.reporter, batch.boot_id)
     body = " ".join([f"annotation: kind={record.kind}", *(f"{name}={value}" for name, value in said.items())])
     who = "" if record.rank is None else str(record.rank)
     return Event(
@@ -34,6 +40,8 @@ def _event(
         name="train.mark", node=record.node, source=RECORDS, generation=record.source, offset=at_ns, body=body,
         clock_id=when.clock_id, raw_ns=when.raw_ns, resolution_ns=when.resolution_ns,
         aligned_time_unix_nano=when.aligned_ns, lo_unix_nano=when.lo_ns, hi_unix_nano=when.hi_ns, quality=when.quality,
+        monotonic_raw_ns=when.monotonic_raw_ns, monotonic_raw_width_ns=when.monotonic_raw_width_ns,
+        u99_ns=when.u99_ns, clock_epoch=when.epoch, reference_broker=when.broker_id,
         severity="debug", label="context/progress", role="context", scope="rank",
         subject=Entity(node=record.node, rank=record.rank), printer=Printer(node=record.node, rank=record.rank),
         attributes=said,

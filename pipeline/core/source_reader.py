@@ -6,16 +6,17 @@ import msgspec
 from msgspec import Struct, field
 
 from pipeline.core import keys, times
-from pipeline.core.dating import NOTHING_SAID, Dating, ZoneWatch, iso_stamp, told
+from pipeline.core.clocks.node import NodeClock
+from pipeline.core.dating import NOTHING_SAID, Dating, told
 from pipeline.core.episodes import LASTING, PROGRESS
 from pipeline.core.here import Here, Recent
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
 from pipeline.core.partials import Joined
 from pipeline.core.readings import TELEMETRY
+from pipeline.core.source_clock import SourceClock, SourceMemory
 from pipeline.core.speakers import Speakers
-from pipeline.core.stamps import Stamp
-from pipeline.core.statements import Pending, Statement, Statements
+from pipeline.core.statements import Statement, Statements
 from pipeline.core.times import SECOND_NS, When
 from pipeline.core.wrapped import wrapped_of
 from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, Printer, RawBatch, RawLine
@@ -26,21 +27,6 @@ FIRST_SIGHT_NS: Final = 900 * SECOND_NS
 PREFIX_CHARACTERS: Final = 256
 BODY_CHARACTERS: Final = 2_000
 CUT_MARK: Final = " …[cut]"
-
-
-class SourceMemory(Struct, kw_only=True):
-    """What one source carries from line to line. `seen_ns`, `heard_ns`: broker time of its first and last lines.
-
-    `dated_ns`: what its last stamp without a year or a date was taken for; the next one is near it.
-    """
-
-    since: When = times.UNKNOWN
-    dated_ns: int | None = None
-    zone: ZoneWatch = field(default_factory=ZoneWatch)
-    job: str | None = None
-    pending: Pending = field(default_factory=Pending)
-    seen_ns: int = 0
-    heard_ns: int = 0
 
 
 class Pass(Struct, kw_only=True):
@@ -107,7 +93,7 @@ class SourceReader:
 
     def __init__(
         self, signals: SignalSet, batch: RawBatch, source: str, memory: SourceMemory, here: Here,
-        arrival: When | None, out: Pass,
+        arrival: When | None, out: Pass, clock: NodeClock | None = None,
     ) -> None:  # fmt: skip
         self._signals = signals
         self._lines = line_reader(signals)
@@ -116,11 +102,10 @@ class SourceReader:
         self._source = source
         self._memory = memory
         self._here = here
-        self._arrival = arrival
         self._out = out
         self._said, wrong = stated(batch.source_attributes.get(source, {}))
-        self._believe_zone()
         self.node = batch.reporter if self._said.node is None else self._said.node
+        self._clock = SourceClock(batch, source, memory, self.node, self._said.dating, arrival, clock)
         if memory.seen_ns == 0:
             memory.seen_ns = out.now_ns
             out.gaps.extend(Gap(source=source, node=batch.reporter, reason=f"attribute {text}") for text in wrong)
@@ -147,7 +132,7 @@ class SourceReader:
             parsed, match = self._lines.read(whole.line.body)
             if self._memory.pending.wrapped is not None:
                 whole, parsed, match = self._unwrapped(whole, parsed, match)
-            own = self._own_time(whole.line, parsed)
+            own = self._clock.own_time(whole.line, parsed)
             if own is None:
                 self._remember_stamp(lines[scanned:index])
             elif own.raw_ns is not None:
@@ -159,7 +144,7 @@ class SourceReader:
                 self._near_miss(whole.line, parsed, own)
             for statement in statements:
                 is_same = statement.parsed.stamp is parsed.stamp and statement.line.offset == whole.line.offset
-                self._event(statement, own if is_same else self._own_time(statement.line, statement.parsed))
+                self._event(statement, own if is_same else self._clock.own_time(statement.line, statement.parsed))
         self._remember_stamp(lines[scanned:])
         self._cover(lines)
         self._deliver()
@@ -193,7 +178,7 @@ class SourceReader:
             parsed, match = self._lines.read(whole.line.body)
             statements += self._statements.of(whole, parsed, match)
         for statement in statements:
-            self._event(statement, self._own_time(statement.line, statement.parsed))
+            self._event(statement, self._clock.own_time(statement.line, statement.parsed))
         self._deliver()
 
     def _declare_job(self) -> None:
@@ -216,70 +201,12 @@ class SourceReader:
             self._out.new_jobs.append(key)
             self._out.widened.add(key)
 
-    # --- time -----------------------------------------------------------------------------------------------------
-
-    def _own_time(self, line: RawLine, parsed: ParsedLine) -> When | None:
-        """When this very line was written, or None where it does not say."""
-        if self._arrival is not None:
-            return self._arrival
-        node = self._clock_node(parsed)
-        when = times.transported(line, node, self._batch, self._source, self._dating)
-        if when is not None:
-            return when
-        if parsed.stamp is not None:
-            return self._stamped(line, parsed.stamp, node, parsed.boot_ns)
-        if parsed.boot_ns is not None:
-            return times.kernel_time(
-                parsed.boot_ns, times.KERNEL_STAMP_NS, node, self._batch, self._source, self._dating
-            )
-        return None
-
-    def _stamped(self, line: RawLine, stamp: Stamp, node: str, boot_ns: int | None = None) -> When | None:
-        """When a line with a stamp was written, or None where the stamp cannot be true."""
-        read_ns = line.observed_time_unix_nano or None
-        said = self._said.dating
-        learns = not stamp.has_zone and not said.zone_is_stated
-        if learns and read_ns is not None and self._memory.zone.hear(stamp, read_ns, said.zone_s):
-            self._believe_zone()
-        when = times.stamped(
-            stamp, self._dating, None if stamp.has_year else self._hint(stamp), node, self._batch, source=self._source,
-            read_ns=None if stamp.has_date and self._dating.year is not None else read_ns, boot_ns=boot_ns,
-        )  # fmt: skip
-        # A stamp from after the line was read is of another zone or another clock; when it was read is certain.
-        if when is times.UNKNOWN or (read_ns and when.raw_ns and when.raw_ns > read_ns + times.FUTURE_NS):
-            return None
-        if not stamp.has_year:
-            self._memory.dated_ns = when.raw_ns
-        return when
-
-    def _hint(self, stamp: Stamp) -> int | None:
-        """A time near that of a stamp without a year or date, where one is known."""
-        since = self._memory.since
-        last_ns = since.raw_ns if since.aligned_ns is not None else None
-        first_ns = self._dating.near_ns
-        if not stamp.has_date and last_ns is not None:
-            return last_ns
-        # A stamp with a year may be a part of the text; those that leave it out go by their own kind.
-        if self._memory.dated_ns is not None:
-            return self._memory.dated_ns
-        return last_ns if first_ns is None else first_ns
-
-    def _believe_zone(self) -> None:
-        """The zone by which lines were read when they were written stands in for one that nobody states."""
-        said, zone_s = self._said.dating, self._memory.zone.zone_s
-        if zone_s is None or said.zone_is_stated:
-            self._dating = said
-        else:
-            self._dating = msgspec.structs.replace(said, zone_s=zone_s, other_zones_s=())
-
-    def _clock_node(self, parsed: ParsedLine) -> str:
-        """Whose wall clock stamped the line; a source that names no machine has a clock of its own."""
-        return parsed.node or self.node or f"{self._batch.reporter}/{self._source}"
+    # --- where the job was ----------------------------------------------------------------------------------------
 
     def _remember_stamp(self, lines: list[RawLine]) -> None:
         """The last stamp among lines that nobody parsed, so that the next line without one has a lower bound."""
         for line in reversed(lines):
-            own = self._own_time(line, parse_line(line.body))
+            own = self._clock.own_time(line, parse_line(line.body))
             if own is not None and own.raw_ns is not None:
                 self._memory.since = own
                 return
@@ -294,8 +221,8 @@ class SourceReader:
         seen = [when.aligned_ns for when in (first, self._memory.since)]
         if seen == [None, None]:
             # Nothing in it is stamped: it was here when it was read.
-            seen = [line.observed_time_unix_nano or None for line in (lines[0], lines[-1])]
-        open_end = self._own_time(lines[-1], parse_line(lines[-1].body)) is None
+            seen = [self._clock.seen(line).aligned_ns for line in (lines[0], lines[-1])]
+        open_end = self._clock.own_time(lines[-1], parse_line(lines[-1].body)) is None
         if open_end and not job.open_end:
             job.open_end = True
             self._out.widened.add(key)
@@ -305,7 +232,7 @@ class SourceReader:
 
     def _first_stamp(self, lines: list[RawLine]) -> When:
         for line in lines:
-            own = self._own_time(line, parse_line(line.body))
+            own = self._clock.own_time(line, parse_line(line.body))
             if own is not None and own.aligned_ns is not None:
                 return own
         return times.UNKNOWN
@@ -317,8 +244,8 @@ class SourceReader:
         line, parsed, match, _ = statement
         if match.role == "noise":
             return
-        when = own or self._said_at(line, parsed, match)
-        when = when or times.unstamped(line, self._memory.since, self._clock_node(parsed), self._batch)
+        when = own or self._clock.said_at(line, parsed, match)
+        when = when or self._clock.unstamped(line, parsed)
         if match.event == "nccl.init":
             self._bind_by_communicator(match)
         elif match.event == "nccl.end":
@@ -379,18 +306,10 @@ class SourceReader:
             self._events[place] = (key, msgspec.structs.replace(first, count=first.count + 1))
             return
         self._near[match.attributes["signal"]] = len(self._events)
-        when = own or times.unstamped(line, self._memory.since, self._clock_node(parsed), self._batch)
+        when = own or self._clock.unstamped(line, parsed)
         statement = Statement(line, parsed, match, match.attributes["signal"])
         event = self._build(statement, when, *self._speakers.of(parsed, match.subject))
         self._events.append((self._memory.job, msgspec.structs.replace(event, alerts=False)))
-
-    def _said_at(self, line: RawLine, parsed: ParsedLine, match: Match, by: str = "at") -> When | None:
-        """When a line was written that says so in its middle (`CANCELLED AT …`), by the clock of the node it names."""
-        stamp, node = iso_stamp(match.attributes.get(by, "")), match.subject.node or match.attributes.get("node", "")
-        if stamp is None:
-            return None
-        # A list of nodes is written with brackets; one of them wrote the line.
-        return self._stamped(line, stamp, self._clock_node(parsed) if not node or "[" in node else node)
 
     def _as_stated(self, statement: Statement) -> Statement:
         """With what the source says of its printer, where the prefixes of the line do not."""
@@ -414,6 +333,8 @@ class SourceReader:
             observed_time_unix_nano=line.observed_time_unix_nano,
             aligned_time_unix_nano=when.aligned_ns, lo_unix_nano=when.lo_ns, hi_unix_nano=when.hi_ns,
             source_kind=self._said.kind, quality=when.quality, kernel=when.kernel, inferred=list(when.inferred),
+            monotonic_raw_ns=when.monotonic_raw_ns, monotonic_raw_width_ns=when.monotonic_raw_width_ns,
+            u99_ns=when.u99_ns, clock_epoch=when.epoch, reference_broker=when.broker_id,
             alerts=self._alerts(when), severity=match.severity, label=match.label, role=match.role,
             scope=match.scope,
             subject=subject, printer=printer, attributes=match.attributes,
@@ -444,7 +365,7 @@ class SourceReader:
     def _ended_here(self, statement: Statement) -> None:
         """Where no line has a stamp, a launcher's table of failures may say when a rank ended."""
         key, (line, parsed, match, _) = self._memory.job, statement
-        said = self._said_at(line, parsed, match, by="time") if self._said.undated else None
+        said = self._clock.said_at(line, parsed, match, by="time") if self._said.undated else None
         if key is not None and said and said.aligned_ns is not None and self._here.jobs[key].widen(said.aligned_ns):
             self._out.widened.add(key)
 

@@ -45,7 +45,9 @@ class When(Struct, frozen=True, kw_only=True, gc=False):
     """When a line was written: somewhere in [raw_ns, raw_ns + resolution_ns] on clock `clock_id`, and what that
     means on the reference timeline. Readings of one clock compare exactly; readings of two only through bounds.
 
-    `kernel`: the kernel's own stamp, where there is one beside. `inferred`: what of the time nobody states.
+    `kernel`: the kernel's own stamp, where there is one beside. `inferred`: what of the time nobody states. What
+    follows is known where the node's clocks are measured: when by its raw clock, within what 99 of 100 times, by which
+    broker and epoch, and on which stretch of the wall clock between steps.
     """
 
     clock_id: str = ""
@@ -57,6 +59,12 @@ class When(Struct, frozen=True, kw_only=True, gc=False):
     quality: Quality = "none"
     kernel: ClockStamp | None = None
     inferred: tuple[Inferred, ...] = ()
+    monotonic_raw_ns: int | None = None
+    monotonic_raw_width_ns: int = 0
+    u99_ns: int | None = None
+    epoch: int = 0
+    broker_id: int | None = None
+    stretch: str = ""
 
 
 UNKNOWN: Final = When()
@@ -68,19 +76,23 @@ BMC_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=BMC_BOUND_NS, by="default")
 
 def claim_of(batch: RawBatch, node: str) -> ClockClaim:
     """What is claimed of the clock of `node`: the batch speaks for its reporter's clock and for no other."""
-    return batch.clock_claim if batch.clock_claim is not None and _is_one(node, batch.reporter) else NO_CLAIM
+    return batch.clock_claim if batch.clock_claim is not None and is_one(node, batch.reporter) else NO_CLAIM
 
 
 @lru_cache(maxsize=4_096)
-def _is_one(node: str, reporter: str) -> bool:
+def is_one(node: str, reporter: str) -> bool:
+    """Whether a node is the machine that reports."""
     return short(node.split("/")[0]) == short(reporter.split("/")[0])
 
 
-def read_through(progress: Progress) -> int:
-    """Reference time up to which every source of a reporter has been read for certain; 0 where nothing is said."""
+def read_wall_ns(progress: Progress) -> tuple[int, int]:
+    """Up to when every source of a reporter has been read: by its wall clock, and for certain by what is claimed of it.
+
+    Both are 0 where nothing is said.
+    """
     read_ns = min((s.read_through_unix_nano for s in progress.sources if s.state == "on"), default=0)
     claim = progress.clock_claim or NO_CLAIM
-    return read_ns + claim.offset_ns - claim.bound_ns if read_ns else 0
+    return read_ns, read_ns + claim.offset_ns - claim.bound_ns if read_ns else 0
 
 
 def clock_fault(run: Run, batch_wall_ns: int, arrival_ns: int) -> str | None:
@@ -211,18 +223,25 @@ def transported(
     return None
 
 
-def unstamped(line: RawLine, since: When, node: str, batch: RawBatch) -> When:
-    """Bounds of a line without a time of its own: written after the last stamp of its source, before it was read."""
+def observed(line: RawLine, node: str, batch: RawBatch) -> When:
+    """Bounds of when a line was read."""
+    return wall_time(line.observed_time_unix_nano, 0, node, batch) if line.observed_time_unix_nano else UNKNOWN
+
+
+def unstamped(since: When, seen: When) -> When:
+    """Bounds of a line without a time of its own: written after the last stamp of its source, before it was read.
+
+    `seen` is UNKNOWN where nobody says when it was read.
+    """
     since_raw_ns = since.raw_ns or 0
-    if line.observed_time_unix_nano == 0:
+    if seen is UNKNOWN:
         if since.raw_ns is None:
             return UNKNOWN
         return When(
             clock_id=since.clock_id, raw_ns=since_raw_ns, resolution_ns=TIME_MAX_NS - since_raw_ns,
             aligned_ns=since.aligned_ns, lo_ns=since.lo_ns, inferred=since.inferred,
         )  # fmt: skip
-    seen = wall_time(line.observed_time_unix_nano, 0, node, batch)
-    if seen is UNKNOWN or seen.raw_ns is None:
+    if seen.raw_ns is None:
         return seen
     start_ns = min(since_raw_ns, seen.raw_ns) if since.clock_id == seen.clock_id and since_raw_ns else 0
     return When(

@@ -5,6 +5,7 @@ import pytest
 
 from pipeline.core import times
 from pipeline.core.dating import NOTHING_SAID, BootReading, Dating
+from pipeline.core.measured import read_through
 from pipeline.core.parse import parse_line
 from pipeline.core.stamps import Stamp
 from pipeline.core.times import DAY_NS, DEFAULT_BOUND_NS, When
@@ -120,9 +121,13 @@ def test_the_transport_time_of_a_journal_line_wins() -> None:
     assert times.transported(_line(), "alpha", _batch()) is None
 
 
+def _unstamped(line: RawLine, since: When) -> When:
+    return times.unstamped(since, times.observed(line, "alpha", _batch()))
+
+
 def test_a_live_line_without_a_stamp_was_written_between_the_last_stamp_and_the_reading() -> None:
     since = times.wall_time(T0, 0, "alpha", _batch())
-    when = times.unstamped(_line(observed_time_unix_nano=T0 + 3 * SECOND), since, "alpha", _batch())
+    when = _unstamped(_line(observed_time_unix_nano=T0 + 3 * SECOND), since)
     assert (when.raw_ns, when.resolution_ns) == (T0, 3 * SECOND)
     assert when.lo_ns == T0 - DEFAULT_BOUND_NS
     assert when.hi_ns == T0 + 3 * SECOND + DEFAULT_BOUND_NS
@@ -130,21 +135,21 @@ def test_a_live_line_without_a_stamp_was_written_between_the_last_stamp_and_the_
 
 
 def test_a_live_line_of_a_file_without_any_stamp_was_written_in_the_last_day() -> None:
-    when = times.unstamped(_line(observed_time_unix_nano=T0), times.UNKNOWN, "alpha", _batch())
+    when = _unstamped(_line(observed_time_unix_nano=T0), times.UNKNOWN)
     assert when.lo_ns == T0 - DEFAULT_BOUND_NS - DAY_NS
     assert when.hi_ns == T0 + DEFAULT_BOUND_NS
 
 
 def test_a_replayed_line_without_a_stamp_has_a_lower_bound_only() -> None:
     since = times.wall_time(T0, 0, "alpha", _batch())
-    when = times.unstamped(_line(), since, "alpha", _batch())
+    when = _unstamped(_line(), since)
     assert (when.lo_ns, when.hi_ns) == (T0 - DEFAULT_BOUND_NS, TIME_MAX_NS)
-    assert times.unstamped(_line(), times.UNKNOWN, "alpha", _batch()) == times.UNKNOWN
+    assert _unstamped(_line(), times.UNKNOWN) == times.UNKNOWN
 
 
 def test_the_last_stamp_of_a_file_is_never_later_than_a_reading_that_went_back() -> None:
     since = times.wall_time(T0 + 60 * SECOND, 0, "alpha", _batch())
-    when = times.unstamped(_line(observed_time_unix_nano=T0), since, "alpha", _batch())
+    when = _unstamped(_line(observed_time_unix_nano=T0), since)
 
     assert when.lo_ns <= when.hi_ns
     assert when.resolution_ns >= 0
@@ -199,10 +204,10 @@ def test_a_claim_of_one_address_does_not_speak_for_another_address() -> None:
 
 def test_how_far_a_node_was_read_is_said_on_the_reference_timeline() -> None:
     progress = raw_progress("alpha", through_ns=T0)
-    assert times.read_through(progress) == T0 - DEFAULT_BOUND_NS
+    assert read_through(progress, None) == T0 - DEFAULT_BOUND_NS
     claimed = msgspec.structs.replace(progress, clock_claim=CLAIM)
-    assert times.read_through(claimed) == T0 + CLAIM.offset_ns - CLAIM.bound_ns
-    assert times.read_through(raw_progress("alpha", through_ns=T0, kinds={"kernel": "off"})) == 0
+    assert read_through(claimed, None) == T0 + CLAIM.offset_ns - CLAIM.bound_ns
+    assert read_through(raw_progress("alpha", through_ns=T0, kinds={"kernel": "off"}), None) == 0
 
 
 def test_what_dmesg_computes_is_wider_than_its_last_digit_and_exact_among_its_like() -> None:
@@ -239,4 +244,4 @@ def test_a_reading_of_the_clock_counts_more_than_one_that_was_inferred() -> None
 
 def test_a_line_after_an_inferred_time_is_no_better_known() -> None:
     since = times.stamped(_stamp("2026-03-04 05:06:07 x"), NOTHING_SAID, None, "alpha", _batch())
-    assert times.unstamped(_line(), since, "alpha", _batch()).inferred == ("zone",)
+    assert _unstamped(_line(), since).inferred == ("zone",)

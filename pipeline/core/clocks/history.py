@@ -49,11 +49,14 @@ class Stretch(Struct, kw_only=True):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """Raw time in which something happened: somewhere in [lo_ns, hi_ns], after `steps` steps of the other clock."""
+    """Raw time in which something happened: somewhere in [lo_ns, hi_ns], after `steps` steps of the other clock.
+
+    `steps` is None where the clock was moved meanwhile.
+    """
 
     lo_ns: int
     hi_ns: int
-    steps: int = 0
+    steps: int | None = 0
 
     @property
     def middle_ns(self) -> int:
@@ -183,16 +186,17 @@ def _in(stretch: Stretch, shown_ns: int) -> list[Span]:
         # Twice, because how far it was ahead hangs on when that was.
         raw_ns = shown_ns - stretch.ahead_at(shown_ns - stretch.to_ahead_ns)
         raw_ns = shown_ns - stretch.ahead_at(raw_ns)
-        possible = [(raw_ns, raw_ns)]
+        possible: list[tuple[int, int, int | None]] = [(raw_ns, raw_ns, stretch.steps)]
     elif abs(aheads[0] - aheads[1]) > (stretch.to_ns - stretch.from_ns) * FAST_SLEW_PPM // 1_000_000:
-        possible = [(shown_ns - ahead_ns, shown_ns - ahead_ns) for ahead_ns in aheads]
+        after_ns, before_ns = (shown_ns - ahead_ns for ahead_ns in aheads)
+        possible = [(after_ns, after_ns, stretch.steps + 1), (before_ns, before_ns, stretch.steps)]
     else:
-        possible = [(shown_ns - max(aheads), shown_ns - min(aheads))]
+        possible = [(shown_ns - max(aheads), shown_ns - min(aheads), None)]
     spans = []
-    for lo_ns, hi_ns in possible:
+    for lo_ns, hi_ns, steps in possible:
         lo_ns, hi_ns = max(lo_ns - stretch.off_ns, stretch.from_ns), min(hi_ns + stretch.off_ns, stretch.to_ns)
         if lo_ns <= hi_ns:
-            spans.append(Span(lo_ns=lo_ns, hi_ns=hi_ns, steps=stretch.steps))
+            spans.append(Span(lo_ns=lo_ns, hi_ns=hi_ns, steps=steps))
     return sorted(spans, key=lambda span: -span.hi_ns)
 
 
@@ -202,9 +206,8 @@ def _joined(spans: list[Span]) -> list[Span]:
     for span in spans:
         if joined and span.hi_ns >= joined[-1].lo_ns:
             last = joined[-1]
-            joined[-1] = Span(
-                lo_ns=min(span.lo_ns, last.lo_ns), hi_ns=max(span.hi_ns, last.hi_ns), steps=last.steps
-            )  # fmt: skip
+            steps = last.steps if last.steps == span.steps else None
+            joined[-1] = Span(lo_ns=min(span.lo_ns, last.lo_ns), hi_ns=max(span.hi_ns, last.hi_ns), steps=steps)
         else:
             joined.append(span)
     return joined

@@ -71,7 +71,7 @@ class BootClock(Struct, kw_only=True):
     def hear(self, reading: ClockReading, samples: Iterable[ClockSample]) -> None:
         """Take a reading of all clocks, and beacons."""
         last_ns = self.wall.last_ns
-        if last_ns is None or reading.raw_ns > last_ns:
+        if reading.raw_ns > (last_ns or 0):
             asleep_ns = reading.boottime_ns - reading.mono_ns
             if self.asleep_ns is not None and asleep_ns - self.asleep_ns > SUSPEND_NS:
                 self.woken_from_ns = last_ns
@@ -107,7 +107,7 @@ class BootClock(Struct, kw_only=True):
         quality = max((each[1].quality for each in (first, last, best)), key=_WORST.__getitem__)
         return Placed(
             raw_lo_ns=raw_lo_ns, raw_hi_ns=raw_hi_ns,
-            stretch=f"{self.number}.{chosen.steps}" if len(spans) == 1 else "",
+            stretch=f"{self.number}.{chosen.steps}" if len(spans) == 1 and chosen.steps is not None else "",
             at_ns=min(max(chosen.middle_ns + best[1].offset_ns, lo_ns), hi_ns), lo_ns=lo_ns, hi_ns=hi_ns,
             u99_ns=best[1].u99_ns + (raw_hi_ns - raw_lo_ns) // 2, quality=quality, epoch=last[1].epoch,
             broker_id=best[0],
@@ -152,14 +152,20 @@ class NodeClock(Struct, kw_only=True):
         """What is known of one boot."""
         return next((boot for boot in self.boots if boot.boot_id == boot_id), None)
 
-    def wall(self, shown_ns: int, resolution_ns: int = 0, since: tuple[str, int] | None = None) -> Placed | None:
+    def wall(
+        self, shown_ns: int, resolution_ns: int = 0, *, since: tuple[int, int] | None = None,
+        until: tuple[str, int] | None = None,
+    ) -> Placed | None:  # fmt: skip
         """The moment in which the wall clock showed this, give or take what the stamp leaves out.
 
-        `since`: boot number and raw time of the line before it in its file.
+        `since`: boot number and raw time of the line before it in its file; `until`: boot id and raw time when it had
+        been read.
         """
         for boot in self.boots:
             spans = boot.wall.raw_of(shown_ns)
-            if since is not None and since[0] == str(boot.number):
+            if until is not None and until[0] == boot.boot_id:
+                spans = [span for span in spans if span.lo_ns <= until[1]]
+            if since is not None and since[0] == boot.number:
                 spans = [span for span in spans if span.hi_ns + resolution_ns >= since[1] - ORDER_NS] or spans
             if spans:
                 return boot.place([_later(span, resolution_ns) for span in spans], _later(spans[-1], resolution_ns))
@@ -175,9 +181,12 @@ class NodeClock(Struct, kw_only=True):
         return boot.place([span], span)
 
     def wall_offset_ns(self, shown_ns: int) -> int | None:
-        """Reference minus wall clock as first (or last) measured: what to assume where no reading tells it."""
+        """Reference minus wall clock as measured first, or last for later times: a guess where no reading tells it."""
         for boot in self.boots:
-            for stretch in (boot.wall.stretches[0], boot.wall.stretches[-1]) if boot.wall.stretches else ():
+            ends = [boot.wall.stretches[0], boot.wall.stretches[-1]] if boot.wall.stretches else []
+            if ends and shown_ns > ends[1].to_ns + ends[1].to_ahead_ns:
+                ends.reverse()
+            for stretch in ends:
                 found = boot.offset(stretch.to_ns)
                 if found is not None:
                     return found[1].offset_ns - stretch.to_ahead_ns
@@ -192,7 +201,7 @@ class NodeClock(Struct, kw_only=True):
             del boot.read_ns[:-READ_MARKS]
 
     def note_kernel(self, boot_id: str, stamp_ns: int, read_wall_ns: int, mark: tuple[int, int] | None) -> None:
-        """A line of the kernel log and when it was read (wall clock); `mark`: the raw times around its making, if known."""
+        """A line of the kernel log and when it was read (wall clock); `mark`: raw times around its making, if known."""
         boot = self.boot(boot_id)
         if boot is None:
             return

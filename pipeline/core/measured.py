@@ -1,0 +1,88 @@
+"""Times by what is measured of a node's clocks, in place of what is claimed of them."""
+
+from typing import Final
+
+import msgspec
+
+from pipeline.core.clocks.node import BootClock, NodeClock, Placed
+from pipeline.core.times import DEFAULT_BOUND_NS, KERNEL_CLOCK_PPM, UNKNOWN, When, is_one, read_wall_ns
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockReading, Progress
+
+# The first boot heard of, before the first step: the clock that all stamps of a node were on before it was measured.
+FIRST_STRETCH: Final = "0.0"
+NO_READING: Final = ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0)
+
+
+def measured(
+    when: When, clock: NodeClock | None, node: str, reporter: str, boot_id: str, since: When = UNKNOWN,
+    reading: ClockReading = NO_READING,
+) -> When:  # fmt: skip
+    """The same moment with measured bounds, where it was read off a clock of the reporter and that is measured.
+
+    `since` is the line before it in its file; `reading` one of the boot, from which kernel stamps were placed.
+    """
+    if clock is None or when.raw_ns is None or when.clock_id != f"{node}/wall" or not is_one(node, reporter):
+        return when
+    off_ns = 0
+    if when.kernel is not None and when.kernel.clock_id == f"{node}/{boot_id}/kernel":
+        placed = clock.kernel(boot_id, when.kernel.raw_ns)
+        if placed is not None:
+            shown = _on_wall(when, placed, clock.boot(boot_id))
+            return _as_placed(shown, placed, node, shown.stretch)
+        # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot.
+        off_ns = abs(reading.mono_ns) * KERNEL_CLOCK_PPM // 1_000_000
+        when = msgspec.structs.replace(when, raw_ns=when.raw_ns - off_ns, resolution_ns=when.resolution_ns + 2 * off_ns)
+    shown_ns = when.raw_ns or 0
+    until = (boot_id, reading.raw_ns) if reading.raw_ns else None
+    placed = clock.wall(shown_ns, when.resolution_ns, since=_line_before(since), until=until)
+    if placed is not None:
+        return _as_placed(when, placed, node, placed.stretch)
+    offset_ns = clock.wall_offset_ns(shown_ns)
+    if offset_ns is None:
+        return when
+    at_ns = shown_ns + offset_ns
+    return msgspec.structs.replace(
+        when, aligned_ns=at_ns, lo_ns=max(at_ns - DEFAULT_BOUND_NS, TIME_MIN_NS),
+        hi_ns=min(at_ns + when.resolution_ns + DEFAULT_BOUND_NS, TIME_MAX_NS), quality="holdover",
+    )  # fmt: skip
+
+
+def _line_before(since: When) -> tuple[int, int] | None:
+    """Boot number and raw time of a line, where they are certain."""
+    if since.monotonic_raw_ns is None or not since.stretch:
+        return None
+    return int(since.stretch.partition(".")[0]), since.monotonic_raw_ns
+
+
+def _on_wall(when: When, placed: Placed, boot: BootClock | None) -> When:
+    """What the wall clock showed at a moment of the kernel log, so that it compares with lines stamped by that."""
+    shown = None if boot is None else boot.wall.shown_at(placed.raw_lo_ns)
+    if boot is None or shown is None or not placed.stretch:
+        return msgspec.structs.replace(when, stretch="")
+    return msgspec.structs.replace(
+        when, raw_ns=shown.ns - shown.off_ns, resolution_ns=placed.raw_hi_ns - placed.raw_lo_ns + 2 * shown.off_ns,
+        stretch=f"{boot.number}.{shown.steps}",
+    )  # fmt: skip
+
+
+def _as_placed(when: When, placed: Placed, node: str, stretch: str) -> When:
+    """`when` at a measured moment. Stamps between two steps of the wall clock compare exactly, as before."""
+    clock_id = f"{node}/wall" if stretch == FIRST_STRETCH else f"{node}/wall/{stretch}" if stretch else ""
+    return msgspec.structs.replace(
+        when, clock_id=clock_id, aligned_ns=placed.at_ns, lo_ns=placed.lo_ns, hi_ns=placed.hi_ns,
+        quality=placed.quality, monotonic_raw_ns=placed.raw_lo_ns,
+        monotonic_raw_width_ns=placed.raw_hi_ns - placed.raw_lo_ns, u99_ns=placed.u99_ns, epoch=placed.epoch,
+        broker_id=placed.broker_id, stretch=stretch,
+    )  # fmt: skip
+
+
+def read_through(progress: Progress, clock: NodeClock | None) -> int:
+    """Reference time up to which every source of a reporter has been read for certain; 0 where nothing is said."""
+    read_ns, claimed_ns = read_wall_ns(progress)
+    if clock is None or not read_ns:
+        return claimed_ns
+    placed = clock.wall(read_ns)
+    if placed is not None:
+        return placed.lo_ns
+    offset_ns = clock.wall_offset_ns(read_ns)
+    return claimed_ns if offset_ns is None else read_ns + offset_ns - DEFAULT_BOUND_NS
