@@ -603,12 +603,13 @@ class ChainStep(Shown, frozen=True, kw_only=True):
 
 
 class Edge(Shown, frozen=True, kw_only=True):
-    """Why one step leads to another; `order` says how sure the clocks are."""
+    """Why one step leads to another; `order` says how sure the clocks are, `odds` how likely it is where probable."""
 
     from_: int = field(name="from")
     to: int
     why: str
     order: EdgeOrder
+    odds: float | None = None
 
 
 class BlastRadius(Shown, frozen=True, kw_only=True):

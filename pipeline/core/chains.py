@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pipeline.core.causes import Condition, Link, Pattern, Rule, RuleSet, Scope, related
 from pipeline.core.episodes import Episode
-from pipeline.core.order import canonical, lag_ns, order
+from pipeline.core.order import canonical, lag_ns, order, sureness
 from schemas.records import Entity, Event
 from schemas.vocabulary import EdgeOrder, StepRole
 
@@ -57,6 +57,7 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     leads_to: int | None = None
     why: str = ""
     order: EdgeOrder = "concurrent"
+    odds: float | None = None
 
 
 class Chain(Struct, frozen=True, kw_only=True):
@@ -344,9 +345,10 @@ def is_near(root: Resolved, item: Resolved) -> bool:
 def step(item: Resolved, role: StepRole, parent: int | None, why: str, steps: list[Step]) -> Step:
     """A step that hangs on another, with what the clocks say of the two."""
     sure: EdgeOrder = "concurrent"
-    if parent is not None and order(steps[parent].item.episode.first, item.episode.first) == "before":
-        sure = "certain"
-    return Step(item=item, role=role, parent=parent, why=why, order=sure)
+    odds = None
+    if parent is not None:
+        sure, odds = sureness(steps[parent].item.episode.first, item.episode.first)
+    return Step(item=item, role=role, parent=parent, why=why, order=sure, odds=odds)
 
 
 def may_precede(cause: Resolved, effect: Resolved, max_lag_s: float) -> bool:

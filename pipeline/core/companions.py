@@ -11,9 +11,9 @@ import msgspec
 
 from pipeline.core.chains import SECOND_NS, Resolved, Step, on_one_machine, step
 from pipeline.core.marks import STALLED
-from pipeline.core.order import Place, canonical, lag_ns, order
+from pipeline.core.order import Place, canonical, lag_ns, order, sureness
 from schemas.records import Entity, Event
-from schemas.vocabulary import EdgeOrder, StepRole
+from schemas.vocabulary import StepRole
 
 # What the culprit says so long before its fault and after it belongs to the fault.
 BEFORE_S: Final = 600
@@ -63,8 +63,8 @@ def with_companions(
 def _earlier(item: Resolved, steps: Sequence[Step], root: int, why: str) -> Step:
     """What stands before the beginning of the story, or else before the line that defines it."""
     number = 0 if _is_before(item, steps[0].item) or not _is_before(item, steps[root].item) else root
-    sure: EdgeOrder = "certain" if _is_before(item, steps[number].item) else "concurrent"
-    return Step(item=item, role="context", leads_to=number, why=why, order=sure)
+    sure, odds = sureness(item.episode.first, steps[number].item.episode.first)
+    return Step(item=item, role="context", leads_to=number, why=why, order=sure, odds=odds)
 
 
 def _first(limit: int, items: Iterable[Resolved]) -> list[Resolved]:

@@ -54,6 +54,7 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     generation: str
     offset: int
     kernel: None = None
+    reference_broker: int | None = None
 
     @classmethod
     def of(cls, event: Event) -> "Member":
@@ -64,6 +65,7 @@ class Member(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
             hi_unix_nano=event.hi_unix_nano, clock_id=event.clock_id, raw_ns=event.raw_ns,
             resolution_ns=event.resolution_ns, aligned_time_unix_nano=event.aligned_time_unix_nano,
             source=event.source, generation=event.generation, offset=event.offset,
+            reference_broker=event.reference_broker,
         )  # fmt: skip
 
     @property

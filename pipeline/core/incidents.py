@@ -210,17 +210,25 @@ def _edges(groups: list[list[int]], conclusion: Conclusion) -> list[Edge]:
     edges = []
     for number, group in enumerate(groups, 1):
         step = conclusion.steps[group[0]]
+        sure, odds = _surest(group, conclusion)
         parent = number_of.get(step.parent) if step.parent is not None else None
         later = number_of.get(step.leads_to) if step.leads_to is not None else None
         if parent is not None and parent != number:
-            edges.append(Edge(from_=parent, to=number, why=step.why, order=_surest(group, conclusion)))
+            edges.append(Edge(from_=parent, to=number, why=step.why, order=sure, odds=odds))
         if later is not None and later != number:
-            edges.append(Edge(from_=number, to=later, why=step.why, order=_surest(group, conclusion)))
+            edges.append(Edge(from_=number, to=later, why=step.why, order=sure, odds=odds))
     return edges
 
 
-def _surest(group: list[int], conclusion: Conclusion) -> EdgeOrder:
-    return "certain" if all(conclusion.steps[i].order == "certain" for i in group) else "concurrent"
+def _surest(group: list[int], conclusion: Conclusion) -> tuple[EdgeOrder, float | None]:
+    """How sure the order of a whole group is: as sure as that of the one least sure, with its odds."""
+    steps = [conclusion.steps[i] for i in group]
+    if all(step.order == "certain" for step in steps):
+        return "certain", None
+    odds = [step.odds for step in steps if step.odds is not None]
+    if odds and all(step.order != "concurrent" for step in steps):
+        return "probable", min(odds)
+    return "concurrent", None
 
 
 def _where(subject: Entity, ranks: list[int], crowd: int) -> str:

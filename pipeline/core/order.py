@@ -1,9 +1,18 @@
 """Which of two events came first, as far as the clocks can say."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from pipeline.core.clocks.odds import is_probable, odds_before
 from schemas.records import ClockStamp, Event
-from schemas.vocabulary import Order
+from schemas.vocabulary import EdgeOrder, Order
+
+# Times by two brokers compare only as far as their clocks agree: as far as clocks do of which nothing is claimed.
+BROKERS_APART_NS: Final = 5_000_000_000
+# A process ends after the kernel has killed it.
+_KILL: Final = "host.oom.kill"
+_ENDS: Final = frozenset(
+    {"elastic.failed", "elastic.rank_failed", "launcher.exit", "launcher.rank_failed", "slurm.task_exit"}
+)
 
 
 class Stamped(Protocol):
@@ -29,13 +38,15 @@ class Stamped(Protocol):
     def hi_unix_nano(self) -> int: ...
     @property
     def kernel(self) -> ClockStamp | None: ...
+    @property
+    def reference_broker(self) -> int | None: ...
 
 
 def order(a: Stamped, b: Stamped) -> Order:
     """`before`: a came first for certain; `after`: b did; `concurrent`: the clocks cannot say.
 
     Readings of one clock compare exactly; lines that one node writes to one source keep their order where their stamps
-    do not contradict it; everything else is decided by bounds that do not overlap.
+    do not contradict it; everything else is decided by bounds that do not overlap, or by what one line says of another.
     """
     readings = _on_one_clock(a, b)
     if readings is not None:
@@ -44,13 +55,42 @@ def order(a: Stamped, b: Stamped) -> Order:
             return "before"
         if b_end_ns < a_ns:
             return "after"
-    elif a.hi_unix_nano < b.lo_unix_nano:
-        return "before"
-    elif b.hi_unix_nano < a.lo_unix_nano:
-        return "after"
+    else:
+        apart_ns = 0 if _by_one_broker(a, b) else BROKERS_APART_NS
+        if a.hi_unix_nano + apart_ns < b.lo_unix_nano:
+            return "before"
+        if b.hi_unix_nano + apart_ns < a.lo_unix_nano:
+            return "after"
     if (a.writer, a.source, a.generation) == (b.writer, b.source, b.generation) and a.offset != b.offset:
         return "before" if a.offset < b.offset else "after"
-    return "concurrent"
+    if _ended(a, b):
+        return "before"
+    return "after" if _ended(b, a) else "concurrent"
+
+
+def sureness(a: Event, b: Event) -> tuple[EdgeOrder, float | None]:
+    """How sure it is that a came first, and the odds of it where it is only probable."""
+    said = order(a, b)
+    if said == "before":
+        return "certain", None
+    a_ns, b_ns = a.aligned_time_unix_nano, b.aligned_time_unix_nano
+    if said == "after" or a_ns is None or b_ns is None or a.u99_ns is None or b.u99_ns is None:
+        return "concurrent", None
+    if a.reference_broker != b.reference_broker or not is_probable(b_ns - a_ns, a.u99_ns, b.u99_ns):
+        return "concurrent", None
+    return "probable", round(odds_before(b_ns - a_ns, a.u99_ns, b.u99_ns), 4)
+
+
+def _by_one_broker(a: Stamped, b: Stamped) -> bool:
+    """Whether both are on one timeline. What is claimed of a clock, is claimed for the timeline of all brokers."""
+    return None in (a.reference_broker, b.reference_broker) or a.reference_broker == b.reference_broker
+
+
+def _ended(kill: Stamped, end: Stamped) -> bool:
+    """Whether one line tells of the end of the very process that the other says was killed."""
+    if not (isinstance(kill, Event) and isinstance(end, Event) and kill.name == _KILL and end.name in _ENDS):
+        return False
+    return kill.subject.pid is not None and (kill.subject.pid, kill.node) == (end.subject.pid, end.node)
 
 
 def _on_one_clock(a: Stamped, b: Stamped) -> tuple[int, int, int, int] | None:
@@ -79,4 +119,5 @@ def lag_ns(a: Event, b: Event) -> tuple[int, int] | None:
         return b_ns - a_end_ns, b_end_ns - a_ns
     if a.aligned_time_unix_nano is None or b.aligned_time_unix_nano is None:
         return None
-    return b.lo_unix_nano - a.hi_unix_nano, b.hi_unix_nano - a.lo_unix_nano
+    apart_ns = 0 if _by_one_broker(a, b) else BROKERS_APART_NS
+    return b.lo_unix_nano - a.hi_unix_nano - apart_ns, b.hi_unix_nano - a.lo_unix_nano + apart_ns

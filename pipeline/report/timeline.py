@@ -314,7 +314,7 @@ def _line(cause: _Mark, effect: _Mark, edge: Edge) -> Html:
     head = f"M{_px(effect.x)} {_px(tip + size * 0.6)}l-3.5 {-size}h7z"
     return tag(
         "g",
-        tag("title", f"{edge.from_} to {edge.to}: {edge.why} ({words.ORDER_WORDS[edge.order]})"),
+        tag("title", f"{edge.from_} to {edge.to}: {edge.why} ({words.order_words(edge)})"),
         tag("path", d=path, class_="line", fill="none"),
         tag("path", d=head, class_="head"),
         class_=f"edge {edge.order}",

@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.core.calibration import missing_kinds
 from pipeline.report.class_words import CLASS_WORDS
-from schemas.records import Action, Coverage, Culprit, Gap, Incident, Recovery
+from schemas.records import Action, Coverage, Culprit, Edge, Gap, Incident, Recovery
 from schemas.vocabulary import IncidentState
 
 _UNITS: Final[tuple[tuple[int, int, str], ...]] = (
@@ -385,6 +385,12 @@ def address(source: str, line_no: int | None, offset: int | None) -> str:
     return short(source) if offset is None else f"{short(source)}@{offset}"
 
 
+def order_words(edge: Edge) -> str:
+    """How sure the clocks are of an order."""
+    said = ORDER_WORDS[edge.order]
+    return said if edge.odds is None else f"{said}, {edge.odds * 100:.1f} %"
+
+
 def because(incident: Incident) -> dict[int, list[str]]:
     """Per step the sentences that tie it to another one. What only stands before a step says so itself."""
     roles = {step.step: step.role for step in incident.chain}
@@ -392,6 +398,6 @@ def because(incident: Incident) -> dict[int, list[str]]:
     for edge in incident.edges:
         is_context = roles.get(edge.from_) == "context"
         own, other = (edge.from_, edge.to) if is_context else (edge.to, edge.from_)
-        sentence = f"{'before' if is_context else 'after'} {other}: {visible(edge.why)} ({ORDER_WORDS[edge.order]})"
+        sentence = f"{'before' if is_context else 'after'} {other}: {visible(edge.why)} ({order_words(edge)})"
         said.setdefault(own, []).append(sentence)
     return said

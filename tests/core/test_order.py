@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from pipeline.core.order import canonical, lag_ns, order
-from schemas.records import TIME_MAX_NS, ClockStamp, Event, Printer
+from pipeline.core.order import BROKERS_APART_NS, canonical, lag_ns, order, sureness
+from schemas.records import TIME_MAX_NS, ClockStamp, Entity, Event, Printer
 from tests.strategies import SECOND, T0, any_events, event
 
 
@@ -95,6 +95,45 @@ def test_the_lag_between_clocks_is_as_wide_as_the_bounds() -> None:
     b = event("b", node="beta", at_ns=T0 + 10 * SECOND, bound_ns=3 * SECOND)
     assert lag_ns(a, b) == (5 * SECOND, 15 * SECOND)
     assert lag_ns(a, event("c", at_ns=None, node="beta")) is None
+
+
+def _measured(name: str, node: str, at_ns: int, u99_ns: int, broker: int = 1) -> Event:
+    one = event(name, node=node, at_ns=at_ns, bound_ns=2_000_000)
+    return structs.replace(one, u99_ns=u99_ns, reference_broker=broker)
+
+
+def test_what_overlaps_by_certain_bounds_may_be_probable_by_calibrated_ones() -> None:
+    a, near = _measured("a", "alpha", T0, 300_000), _measured("b", "beta", T0 + 300_000, 300_000)
+    later, far = _measured("b", "beta", T0 + 900_000, 300_000), _measured("b", "beta", T0 + 5_000_000, 300_000)
+    assert sureness(a, near) == ("concurrent", None)
+    sure, odds = sureness(a, later)
+    assert sure == "probable"
+    assert odds is not None
+    assert 0.99 < odds <= 1
+    assert sureness(later, a) == ("concurrent", None)
+    assert sureness(a, far) == ("certain", None)
+    assert order(a, later) == "concurrent"
+
+
+def test_times_by_two_brokers_compare_no_closer_than_their_clocks_agree() -> None:
+    a = _measured("a", "alpha", T0, 300_000)
+    b, far = _measured("b", "beta", T0 + 3 * SECOND, 300_000, 2), _measured("b", "beta", T0 + 9 * SECOND, 300_000, 2)
+    assert order(a, b) == "concurrent"
+    assert order(a, far) == "before"
+    assert lag_ns(a, b) == (3 * SECOND - 4_000_000 - BROKERS_APART_NS, 3 * SECOND + 4_000_000 + BROKERS_APART_NS)
+    assert sureness(a, structs.replace(b, lo_unix_nano=T0, hi_unix_nano=T0 + 4 * SECOND)) == ("concurrent", None)
+
+
+def test_a_process_ends_after_its_kill_where_the_clocks_cannot_say() -> None:
+    def of(name: str, pid: int, at_ns: int, **fields: object) -> Event:
+        one = event(name, node="alpha", at_ns=at_ns, bound_ns=SECOND, clock_id=name, **fields)  # type: ignore[arg-type]
+        return structs.replace(one, subject=Entity(node="alpha", pid=pid))
+
+    kill = of("host.oom.kill", 71, T0, source="kern.log")
+    end, other = of("elastic.failed", 71, T0 - SECOND // 2), of("elastic.failed", 72, T0 - SECOND // 2)
+    assert (order(kill, end), order(end, kill)) == ("before", "after")
+    assert order(kill, other) == "concurrent"
+    assert order(kill, of("elastic.failed", 71, T0 - 3 * SECOND)) == "after"
 
 
 @given(any_events(least=2, most=2))
