@@ -23,7 +23,17 @@ from pipeline.core.stamps import DAY_NS, date_of
 from pipeline.flight_files import head_of
 from pipeline.layouts import KERNEL_NAMES, Layout, host_in, is_tool, layout_of, possible_hosts, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
-from pipeline.manifest import MANIFEST, FileFacts, Kind, Manifest, NodeFacts, claim_of, manifest_of, reading_of
+from pipeline.manifest import (
+    MANIFEST,
+    FileFacts,
+    Kind,
+    Manifest,
+    NodeFacts,
+    claim_of,
+    clock_record_of,
+    manifest_of,
+    reading_of,
+)
 from pipeline.objects import holds_records, is_document, object_lines
 from pipeline.workers import TASK_BYTES, Workers
 from schemas import signals
@@ -60,7 +70,7 @@ class SourcePlan(Struct, frozen=True, kw_only=True):
 
 
 class NodePlan(Struct, frozen=True, kw_only=True):
-    """All sources of one reporter, with its claims about clocks."""
+    """All sources of one reporter, with its claims about clocks and where they were recorded."""
 
     reporter: str
     boot_id: str
@@ -68,6 +78,7 @@ class NodePlan(Struct, frozen=True, kw_only=True):
     clock: ClockReading
     claim: ClockClaim | None
     sources: list[SourcePlan]
+    clock_record: Path | None = None
 
 
 class FolderPlan(Struct, frozen=True, kw_only=True):
@@ -109,18 +120,21 @@ def plan(paths: Iterable[Path], *, node: str | None = None, workers: Workers | N
     Raises WorkerLostError where `workers` look at the files and one of them is killed.
     """
     paths = list(paths)
-    manifest = manifest_of(paths)
+    manifest, folder = manifest_of(paths)
+    clocks = {name: record for name, facts in manifest.nodes.items() if (record := clock_record_of(facts, folder))}
+    records = {record.absolute() for record in clocks.values()}
     looks: list[_Look] = []
     gaps: list[Gap] = []
     unreadable: list[Gap] = []
-    for look in _looks(_files(paths, gaps, unreadable), workers):
+    files = [(name, path) for name, path in _files(paths, gaps, unreadable) if path.absolute() not in records]
+    for look in _looks(files, workers):
         if isinstance(look, _Look):
             looks.append(look)
         else:
             (unreadable if look.is_unreadable else gaps).append(look.gap)
     placed = _placed(looks, manifest, node)
     datings = infer((look.times for look in looks), year=manifest.year, zone_s=zone_offset_s(manifest.time_zone))
-    nodes = _nodes(placed, manifest, datings, _Jobs.of(looks, manifest, _job_name(paths)))
+    nodes = _nodes(placed, manifest, clocks, datings, _Jobs.of(looks, manifest, _job_name(paths)))
     gaps += _without_a_year(looks, datings)
     gaps += _without_effect(manifest, {look.name for look in looks}, {node.reporter for node in nodes})
     return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable)
@@ -403,7 +417,9 @@ class _Jobs(NamedTuple):
         return self.only or look.layout.job_id or self.default
 
 
-def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs: _Jobs) -> list[NodePlan]:
+def _nodes(
+    placed: _Placed, manifest: Manifest, clocks: dict[str, Path], datings: dict[str, Dating], jobs: _Jobs
+) -> list[NodePlan]:
     with_jobs = {reporter for reporter, group in placed.items() if any(x.kind == "application" for x, _ in group)}
     shared = any(_is_shared(look) for group in placed.values() for look, _ in group)
     plans = []
@@ -421,7 +437,7 @@ def _nodes(placed: _Placed, manifest: Manifest, datings: dict[str, Dating], jobs
         plans.append(
             NodePlan(
                 reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=reading_of(facts),
-                claim=claim_of(facts), sources=sources,
+                claim=claim_of(facts), sources=sources, clock_record=clocks.get(reporter),
             )
         )  # fmt: skip
     return plans

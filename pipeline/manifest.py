@@ -13,6 +13,7 @@ All of it may be left out:
     wall_time = "2026-03-04T01:00:00Z"   # what the node's wall clock showed …
     uptime_s = 0.0                       # … at this kernel stamp; places bare kernel stamps
     machine_id = "…"
+    clock_record = "gpu01/clock.jsonl"   # readings and beacons of its agent (pipeline.clock_record)
 
     [files."gpu01/rank3.log"]
     node = "gpu01"
@@ -57,6 +58,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     uptime_s: float = 0.0
     boot_id: str = ""
     machine_id: str | None = None
+    clock_record: str = ""
 
 
 class FileFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,13 +81,13 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: dict[str, FileFacts] = {}
 
 
-def manifest_of(paths: list[Path]) -> Manifest:
-    """What the folder or the folder of the files states; raises ManifestError where that cannot be used."""
+def manifest_of(paths: list[Path]) -> tuple[Manifest, Path]:
+    """What the folder or the folder of the files states, and that folder. Raises ManifestError where it cannot be used."""
     for path in paths:
         file = path / MANIFEST if path.is_dir() else path.parent / MANIFEST
         if os.path.lexists(file):
-            return _read_manifest(file)
-    return Manifest()
+            return _read_manifest(file), file.parent
+    return Manifest(), Path()
 
 
 def _read_manifest(file: Path) -> Manifest:
@@ -99,6 +101,11 @@ def _read_manifest(file: Path) -> Manifest:
     if wrong := _wrong_value(manifest):
         raise ManifestError(f"{name}: {wrong}")
     return manifest
+
+
+def clock_record_of(facts: NodeFacts, folder: Path) -> Path | None:
+    """The file with what was recorded of the node's clocks."""
+    return folder / facts.clock_record if facts.clock_record else None
 
 
 def _wrong_value(manifest: Manifest) -> str | None:
@@ -123,6 +130,9 @@ def _wrong_node_value(name: str, facts: NodeFacts) -> str | None:
         return f"nodes.{name}.clock_bound_s {facts.clock_bound_s}: write seconds of 0 or more"
     if not 0 <= facts.uptime_s <= MAX_SECONDS:
         return f"nodes.{name}.uptime_s {facts.uptime_s}: write seconds of 0 or more"
+    record = Path(facts.clock_record)
+    if record.is_absolute() or ".." in record.parts:
+        return f"nodes.{name}.clock_record {facts.clock_record!r}: write a path inside the folder"
     if facts.wall_time is not None and not _is_moment(facts.wall_time):
         return f"nodes.{name}.wall_time {facts.wall_time!r}: write an RFC 3339 time"
     return None

@@ -20,7 +20,7 @@ from pipeline.reader import OnRead, node_records
 from pipeline.workers import AHEAD, TASK_BYTES, Workers, result_of
 from schemas import signals
 from schemas.records import EventBatch, Gap, NodeProgress, Placement, Progress, RawBatch
-from schemas.topics import key_of
+from schemas.topics import CLOCK_SEGMENTS, key_of
 
 # Larger nodes are read here, batch by batch: what is made of them at once might not fit into memory.
 SMALL_BYTES: Final = 8 * TASK_BYTES
@@ -119,7 +119,9 @@ def _here(cluster: str, node: NodePlan, said: Iterable[Placement], on_read: OnRe
         if isinstance(keyed.record, Progress):
             yield Part(key, [], [], fold, keyed.record)
         elif isinstance(keyed.record, RawBatch):
-            yield Part(key, list(fold.apply(keyed.record, now_ns=0)), keyed.record.gaps)
+            # What is measured of clocks has done its work in the fold; nobody keeps it here.
+            outputs = [o for o in fold.apply(keyed.record, now_ns=0) if o.topic != CLOCK_SEGMENTS.name]
+            yield Part(key, outputs, keyed.record.gaps)
 
 
 def _elsewhere(

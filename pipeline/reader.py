@@ -1,10 +1,14 @@
 """Reads a planned folder into the records that shippers would send of it."""
 
+import logging
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
+import msgspec
 from msgspec import Struct
 
+from pipeline.clock_record import SOURCE as CLOCKS
+from pipeline.clock_record import ClockNote, notes_of
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header
 from pipeline.flight_files import dump_lines
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
@@ -20,6 +24,8 @@ from schemas.vocabulary import Run
 
 # Hears how many (decompressed) bytes of a source were just looked at.
 OnRead = Callable[[str, int], None]
+
+log = logging.getLogger(__name__)
 
 BATCH_LINES = 1_000
 SHIPPER = "post-mortem"
@@ -52,6 +58,10 @@ def records(
 def node_records(cluster: str, node: NodePlan, run: Run, run_id: str, on_read: OnRead | None = None) -> Iterator[Keyed]:
     """The batches of one node, then the progress that says "read to the end"."""
     key, seq, broken = key_of(run, run_id, cluster, node.reporter), 0, {}
+    node, told = _with_clocks(node)
+    for note in told:
+        seq += 1
+        yield Keyed(key=key, record=_clock_batch(cluster, node, note, seq, run, run_id))
     # Applications first: what they say of their job decides where the node's own lines go.
     for source in sorted(node.sources, key=lambda source: source.kind != "application"):
         batch: list[RawLine] = []
@@ -69,6 +79,27 @@ def node_records(cluster: str, node: NodePlan, run: Run, run_id: str, on_read: O
             gaps = [Gap(source=source.name, reason=broken[source.name])] if source.name in broken else []
             yield Keyed(key=key, record=_batch(cluster, node, source, batch, seq, run, run_id, gaps))
     yield Keyed(key=key, record=_progress(cluster, node, seq, run, run_id, broken))
+
+
+def _with_clocks(node: NodePlan) -> tuple[NodePlan, list[ClockNote]]:
+    """The node as of the last note of its clocks, and all notes. A record that cannot be read is as none."""
+    notes: list[ClockNote] = []
+    try:
+        notes.extend(notes_of(node.clock_record) if node.clock_record is not None else ())
+    except UnreadableFileError as error:
+        log.warning("%s: the clocks of %s are not measured from there on", error, node.reporter)
+    if notes:
+        node = msgspec.structs.replace(node, boot_id=notes[-1].boot_id, clock=notes[-1].clock)
+    return node, notes
+
+
+def _clock_batch(cluster: str, node: NodePlan, note: ClockNote, seq: int, run: Run, run_id: str) -> RawBatch:
+    return RawBatch(
+        run=run, run_id=run_id, cluster=cluster, reporter=node.reporter, machine_id=node.machine_id,
+        boot_id=note.boot_id, shipper_id=SHIPPER, batch_seq=seq, clock=note.clock, clock_samples=note.samples,
+        records=[note.kernel.as_line(seq)] if note.kernel is not None else [],
+        source_attributes={CLOCKS: {"kind": "kernel", "node": node.reporter}} if note.kernel is not None else {},
+    )  # fmt: skip
 
 
 def empty_batch(cluster: str, node: NodePlan) -> RawBatch:

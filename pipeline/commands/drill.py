@@ -41,6 +41,10 @@ def drill(
     kafka: Bootstrap = DEFAULT_BOOTSTRAP,
     url: Annotated[str, typer.Option(envvar="ROOTRANK_URL", help="With --live: the feed.")] = DEFAULT_URL,
     wait_s: Annotated[float, typer.Option(help="With --live: how long to wait for the incident.", min=1)] = 60.0,
+    beacons: Annotated[bool, typer.Option("--beacons", help="Record clock beacons; claim nothing of clocks.")] = False,
+    skew_s: Annotated[
+        float, typer.Option(help="With --beacons: how far wall clocks are off, and stepped.", min=0)
+    ] = 0.0,
     remove_files: Annotated[float, typer.Option(help="Share of the log files to leave out.", min=0, max=0.95)] = 0.0,
     listed: Annotated[bool, typer.Option("--list", help="List the chains.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --score or --list: print JSON.")] = False,
@@ -48,6 +52,9 @@ def drill(
     """Make incidents of an invented fleet whose truth is known, and score the diagnosis against it.
 
     Nodes are named drill-…; nothing in the logs is of a real machine. truth.json is not read by the diagnosis.
+
+    --beacons records the clocks of every node beside the logs instead of claiming how far they are off; with --skew-s 5
+    wall clocks are off by up to 5 s, and half of them are stepped by as much in the middle of the incident.
 
     --live plays one drill through real shippers and Kafka, marked run = drill, and says when it was in the feed or
     where it got lost.
@@ -59,10 +66,13 @@ def drill(
     Examples:
       rootrank drill --out d --chain C10
       rootrank drill --out d --count 100 --remove-files 0.3
+      rootrank drill --out d --count 100 --beacons --skew-s 5
       rootrank drill --score d
       rootrank drill --live --chain C10
     """  # noqa: D301 - \b keeps the lines of an example apart
     _check(chain, ranks, gpus_per_node)
+    if skew_s and not beacons:
+        _fail("--skew-s needs --beacons: without them nobody could know how far clocks are off", USAGE)
     if listed:
         _list(as_json)
     elif score is not None:
@@ -76,7 +86,10 @@ def drill(
             as_json,
         )
     elif out is not None:
-        options = Options(seed=seed, chain=chain, ranks=ranks, gpus_per_node=gpus_per_node, remove_share=remove_files)
+        options = Options(
+            seed=seed, chain=chain, ranks=ranks, gpus_per_node=gpus_per_node, remove_share=remove_files,
+            beacons=beacons, skew_s=skew_s,
+        )  # fmt: skip
         _make(out, options, count)
     else:
         _fail("say what to do: --out FOLDER, --score FOLDER, --live or --list", USAGE)

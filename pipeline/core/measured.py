@@ -6,7 +6,7 @@ import msgspec
 
 from pipeline.core.clocks.node import BootClock, NodeClock, Placed
 from pipeline.core.times import DEFAULT_BOUND_NS, KERNEL_CLOCK_PPM, UNKNOWN, When, is_one, read_wall_ns
-from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockReading, Progress
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockReading, ClockStamp, Progress
 
 # The first boot heard of, before the first step: the clock that all stamps of a node were on before it was measured.
 FIRST_STRETCH: Final = "0.0"
@@ -23,16 +23,11 @@ def measured(
     """
     if clock is None or when.raw_ns is None or when.clock_id != f"{node}/wall" or not is_one(node, reporter):
         return when
-    off_ns = 0
-    if when.kernel is not None and when.kernel.clock_id == f"{node}/{boot_id}/kernel":
-        placed = clock.kernel(boot_id, when.kernel.raw_ns)
+    if when.kernel is not None:
+        placed, shown = _kernel(when, when.kernel, clock, node, boot_id, reading)
         if placed is not None:
-            shown = _on_wall(when, placed, clock.boot(boot_id))
             return _as_placed(shown, placed, node, shown.stretch)
-        # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot.
-        off_ns = abs(reading.mono_ns) * KERNEL_CLOCK_PPM // 1_000_000
-        when = msgspec.structs.replace(when, raw_ns=when.raw_ns - off_ns, resolution_ns=when.resolution_ns + 2 * off_ns)
-    shown_ns = when.raw_ns or 0
+    shown_ns = when.raw_ns
     until = (boot_id, reading.raw_ns) if reading.raw_ns else None
     placed = clock.wall(shown_ns, when.resolution_ns, since=_line_before(since), until=until)
     if placed is not None:
@@ -52,6 +47,26 @@ def _line_before(since: When) -> tuple[int, int] | None:
     if since.monotonic_raw_ns is None or not since.stretch:
         return None
     return int(since.stretch.partition(".")[0]), since.monotonic_raw_ns
+
+
+def _kernel(
+    when: When, stamp: ClockStamp, clock: NodeClock, node: str, boot_id: str, reading: ClockReading
+) -> tuple[Placed | None, When]:
+    """A moment of the kernel log: by what relates its clock to the raw clock, else by a reading of both."""
+    boot = clock.boot(boot_id)
+    placed = None
+    if boot is not None and reading.wall_ns and stamp.clock_id == f"{node}/{boot_id}/kernel":
+        placed = clock.kernel(boot_id, stamp.raw_ns)
+        if placed is None:
+            # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot, and since the line.
+            age_ns = reading.mono_ns - stamp.raw_ns
+            off_ns = (abs(age_ns) + abs(reading.mono_ns)) * KERNEL_CLOCK_PPM // 1_000_000
+            placed = boot.place_one(reading.raw_ns - age_ns - off_ns, reading.raw_ns - age_ns + off_ns)
+    elif boot is not None and reading.wall_ns and stamp.clock_id.endswith("/dmesg"):
+        # The tool that worked out the time went by the wall clock as it was when it ran, after all that it prints.
+        raw_ns = (when.raw_ns or 0) - reading.wall_ns + reading.raw_ns
+        placed = boot.place_one(raw_ns, raw_ns + when.resolution_ns)
+    return placed, when if placed is None else _on_wall(when, placed, boot)
 
 
 def _on_wall(when: When, placed: Placed, boot: BootClock | None) -> When:

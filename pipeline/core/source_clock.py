@@ -56,7 +56,6 @@ class SourceClock:
         if self._arrival is not None:
             return self._arrival
         node = self._clock_node(parsed)
-        self._relate(line)
         when = times.transported(line, node, self._batch, self._source, self._dating)
         if when is None and parsed.stamp is not None:
             return self._stamped(line, parsed.stamp, node, parsed.boot_ns)
@@ -71,12 +70,14 @@ class SourceClock:
         batch = self._batch
         return measured(when, self._clock, node, batch.reporter, batch.boot_id, self._memory.since, batch.clock)
 
-    def _relate(self, line: RawLine) -> None:
+    def relate(self, line: RawLine) -> None:
         """A line of the kernel's ring relates its clock to the others: it was made before it was read."""
-        if self._clock is None or line.kernel_time_ns is None or not line.observed_time_unix_nano:
+        if self._clock is None or line.kernel_time_ns is None:
             return
         marks = [line.attributes.get(name, "") for name in MARKS]
         mark = (int(marks[0]), int(marks[1])) if all(m.isdecimal() and len(m) < 19 for m in marks) else None
+        if mark is None and not line.observed_time_unix_nano:
+            return
         self._clock.note_kernel(self._batch.boot_id, line.kernel_time_ns, line.observed_time_unix_nano, mark)
 
     def unstamped(self, line: RawLine, parsed: ParsedLine) -> When:

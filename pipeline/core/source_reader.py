@@ -124,6 +124,8 @@ class SourceReader:
             bound.heard_ns = max(bound.heard_ns, self._out.now_ns)
         scanned = 0
         for index, line in enumerate(lines):
+            if line.kernel_time_ns is not None:
+                self._clock.relate(line)
             if not self._statements.wants(line.body):
                 continue
             whole = self._statements.whole(line)

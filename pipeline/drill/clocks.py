@@ -25,7 +25,8 @@ class Claim:
 class NodeClock:
     """A wall clock that is off and drifts, and the kernel's clock since boot, which drifts by itself.
 
-    `offset_ns` is true minus shown at `epoch_ns` (true time); rates are parts per million too fast.
+    `offset_ns` is true minus shown at `epoch_ns` (true time); rates are parts per million too fast. `steps` are true
+    times and by how much the wall clock is set forward then.
     """
 
     epoch_ns: int
@@ -34,10 +35,18 @@ class NodeClock:
     boot_ns: int
     kernel_ppm: float
     zone_s: int
+    raw_ppm: float = 0.0
+    steps: tuple[tuple[int, int], ...] = ()
 
     def wall_ns(self, true_ns: int) -> int:
         """What the wall clock shows."""
-        return true_ns - self.offset_ns + round((true_ns - self.epoch_ns) * self.wall_ppm * 1e-6)
+        set_ns = sum(by_ns for at_ns, by_ns in self.steps if at_ns <= true_ns)
+        return true_ns - self.offset_ns + set_ns + round((true_ns - self.epoch_ns) * self.wall_ppm * 1e-6)
+
+    def raw_ns(self, true_ns: int) -> int:
+        """The raw clock, which nothing steers."""
+        since = true_ns - self.boot_ns
+        return since + round(since * self.raw_ppm * 1e-6)
 
     def kernel_ns(self, true_ns: int) -> int:
         """Nanoseconds since boot, as the kernel counts them."""

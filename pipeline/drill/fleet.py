@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from pipeline.drill.clocks import NodeClock, new_clock
 from pipeline.drill.names import checkpoint_root, hexes, job_name, node_names, python, script, uuid
@@ -237,10 +237,19 @@ class Wants:
     container: bool | None = None
 
 
+class Falsified(Protocol):
+    """Makes other clocks of those of a node."""
+
+    def __call__(self, name: str, clock: NodeClock, *, shared: bool) -> NodeClock: ...
+
+
 def new_fleet(
-    r: Random, wants: Wants, ranks: int, per_node: int, *, skewed: bool = False, begin_ns: int | None = None
-) -> Fleet:
-    """A fleet for so many ranks; `skewed`: every clock is seconds off, and claimed to be."""
+    r: Random, wants: Wants, ranks: int, per_node: int, *, skewed: bool = False, begin_ns: int | None = None,
+    falsified: Falsified | None = None,
+) -> Fleet:  # fmt: skip
+    """A fleet for so many ranks; `skewed`: every clock is seconds off, and claimed to be; `falsified` makes others of
+    the clocks of nodes.
+    """
     versions = _versions(r, wants)
     model = r.choice([m for m in wants.models if m != "GB200" or per_node == 4] or ["H100"])
     count = max(ranks // per_node, wants.min_nodes)
@@ -270,6 +279,8 @@ def new_fleet(
             uptime_s=uptime_s,
             disciplined=False if skewed else None,
         )
+        if falsified is not None:
+            clock = falsified(name, clock, shared=shared)
         inside = number not in outside
         pod = f"drill-{job.name}-worker-{job_at}" if pods and inside else None
         nodes.append(Node(

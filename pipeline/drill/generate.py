@@ -1,5 +1,6 @@
 """From a seed to an incident: the same seed and options give the same folder, byte for byte."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -8,6 +9,7 @@ from typing import Final
 import msgspec
 
 from pipeline.drill import output
+from pipeline.drill.beacons import Skew, records
 from pipeline.drill.fleet import new_fleet
 from pipeline.drill.layout import new_layout
 from pipeline.drill.opening import distract, noise
@@ -20,6 +22,7 @@ TRUTH: Final = "truth.json"
 LOGS: Final = "logs"
 SKEWED: Final = "C33"
 MIN_RANKS: Final = 8
+_AROUND_NS: Final = 30_000_000_000
 _COLLECTED_AFTER_NS: Final = 60_000_000_000
 MAX_RANKS: Final = 16_384
 _SIZES: Final = (
@@ -38,7 +41,9 @@ _SIZES: Final = (
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to make. Zero ranks and an empty chain: the seed chooses. `end_ns`: when the story is over, for a live
-    drill; else it is told of some day of the past. `brief_above`: of more ranks than these each says less.
+    drill; else it is told of some day of the past. `brief_above`: of more ranks than these each says less. `beacons`:
+    the clocks of nodes are recorded, nothing is claimed of them, and wall clocks are off by up to `skew_s` and stepped by
+    as much in the middle.
     """
 
     seed: int
@@ -48,6 +53,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     remove_share: float = 0.0
     end_ns: int | None = None
     brief_above: int = BIG
+    beacons: bool = False
+    skew_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Incident:
     files: dict[str, list[Written]]
     manifest: str
     story: Story
+    clocks: dict[str, list[str]]
 
 
 def incident(options: Options) -> Incident:
@@ -66,6 +74,9 @@ def incident(options: Options) -> Incident:
     if options.end_ns is not None:
         # The dice fall alike whenever the story begins, so it lasts as long.
         made = _tell(options, options.end_ns - made.end_ns + made.story.fleet.begin_ns)
+    if options.beacons:
+        skew = Skew(options.seed, options.skew_s, _middle(made))
+        made = _tell(options, made.story.fleet.begin_ns, skew)
     return _collect(options, made)
 
 
@@ -82,14 +93,23 @@ class _Telling:
     end_ns: int
 
 
-def _tell(options: Options, begin_ns: int | None) -> _Telling:
+def _middle(told: _Telling) -> tuple[int, int]:
+    """The true times between which the incident happens: of the lines that prove it, and half a minute around."""
+    lines = [line for lines in told.story.lines.values() for line in lines]
+    times = [line.true_ns for line in lines if line.tag is not None] or [line.true_ns for line in lines]
+    return min(times) - _AROUND_NS, max(times) + _AROUND_NS
+
+
+def _tell(options: Options, begin_ns: int | None, skew: Skew | None = None) -> _Telling:
     r = Random(f"drill/{options.seed}")
     chain, skewed = _choose(r, options.chain)
     per_node = options.gpus_per_node or r.choice((8, 8, 8, 4))
     ranks = options.ranks or r.choices([size for size, _ in _SIZES], [weight for _, weight in _SIZES])[0]
-    story = Story(
-        r, new_fleet(r, chain.wants, ranks, per_node, skewed=skewed, begin_ns=begin_ns), brief_above=options.brief_above
-    )
+    fleet = new_fleet(
+        r, chain.wants, ranks, per_node, skewed=skewed, begin_ns=begin_ns,
+        falsified=None if skew is None else skew.falsified,
+    )  # fmt: skip
+    story = Story(r, fleet, brief_above=options.brief_above)
     told = chain.tell(story)
     distract(story, quiet=chain.quiet, spare=told.spare)
     noise(story)
@@ -112,8 +132,18 @@ def _collect(options: Options, told: _Telling) -> Incident:
     )  # fmt: skip
     check(truth)
     late = sorted(r.sample(sorted(kept), len(kept) // 4)) if r.random() < 0.3 else []
-    manifest = output.manifest(r, layout, files, told.begin_ns, told.end_ns, live=options.end_ns is not None)
-    return Incident(with_left(truth, removed, output.tags_of(kept), late), kept, manifest, story)
+    manifest = output.manifest(
+        r, layout, files, told.begin_ns, told.end_ns, live=options.end_ns is not None, recorded=options.beacons
+    )
+    clocks = _clocks(options, told, layout.reboots) if options.beacons else {}
+    return Incident(with_left(truth, removed, output.tags_of(kept), late), kept, manifest, story, clocks)
+
+
+def _clocks(options: Options, told: _Telling, reboots: Mapping[str, int]) -> dict[str, list[str]]:
+    story = told.story
+    dead = {name: story.ns(t) for name, t in story.dead.items()}
+    made = records(options.seed, story.fleet, told.begin_ns, told.end_ns, reboots, dead)
+    return {output.record_path(name): lines for name, lines in made}
 
 
 def _choose(r: Random, wanted: str) -> tuple[Chain, bool]:
@@ -133,7 +163,7 @@ def names() -> list[str]:
 
 def write(made: Incident, folder: Path) -> None:
     """Write FOLDER/logs and FOLDER/truth.json."""
-    output.write(folder / LOGS, made.files, made.manifest)
+    output.write(folder / LOGS, made.files, made.manifest, made.clocks)
     (folder / TRUTH).write_bytes(msgspec.json.format(msgspec.json.encode(made.truth), indent=1) + b"\n")
 
 

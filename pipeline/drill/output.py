@@ -69,10 +69,14 @@ def tags_of(files: Mapping[str, list[Written]]) -> set[str]:
     return {line.tag for lines in files.values() for line in lines if line.tag is not None}
 
 
-def manifest(r: Random, layout: Layout, paths: Iterable[str], begin_ns: int, end_ns: int, *, live: bool = False) -> str:
+def manifest(
+    r: Random, layout: Layout, paths: Iterable[str], begin_ns: int, end_ns: int, *, live: bool = False,
+    recorded: bool = False,
+) -> str:  # fmt: skip
     """What a careful person would state beside the logs: the job, zone, clocks and how far they may be wrong.
 
-    A shipper of a live drill always states a reading of its node's clocks.
+    A shipper of a live drill always states a reading of its node's clocks. Where clocks are `recorded`, nothing is
+    claimed of them.
     """
     fleet = layout.fleet
     lines = [f'cluster = "{fleet.cluster}"', f'job_id = "{fleet.job.job_id}"']
@@ -87,6 +91,8 @@ def manifest(r: Random, layout: Layout, paths: Iterable[str], begin_ns: int, end
         if fleet.claimed:
             claim = node.clock.claim(r, begin_ns, end_ns)
             facts += [f"clock_offset_s = {claim.offset_s:.6f}", f"clock_bound_s = {claim.bound_s:.6f}"]
+        if recorded:
+            facts = [f'boot_id = "{node.boot_id}"', f'clock_record = "{record_path(node.name)}"']
         if needs_reading:
             boot_ns = layout.reboots.get(node.name)
             clock = node.clock if boot_ns is None else rebooted(node.clock, boot_ns)
@@ -100,12 +106,19 @@ def manifest(r: Random, layout: Layout, paths: Iterable[str], begin_ns: int, end
     return "\n".join(lines) + "\n"
 
 
-def write(folder: Path, files: Mapping[str, list[Written]], manifest_text: str) -> None:
+def record_path(node: str) -> str:
+    """Where the record of a node's clocks lies in the folder."""
+    return f"clocks/{node}.jsonl"
+
+
+def write(
+    folder: Path, files: Mapping[str, list[Written]], manifest_text: str, clocks: Mapping[str, list[str]]
+) -> None:
     """Write the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).write_text(manifest_text, encoding="utf-8")
-    for path, lines in files.items():
+    for path, texts in [*((path, [line.text for line in lines]) for path, lines in files.items()), *clocks.items()]:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("w", encoding="utf-8") as out:
-            out.writelines(f"{line.text}\n" for line in lines)
+            out.writelines(f"{text}\n" for text in texts)

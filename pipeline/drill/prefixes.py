@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Literal
 
 from pipeline.drill.clocks import SECOND_NS, NodeClock, local, zone_text
@@ -52,7 +53,7 @@ def fabric_manager(clock: NodeClock, true_ns: int) -> str:
 
 def utc(clock: NodeClock, true_ns: int, digits: int = 9) -> str:
     """`2026-08-10T07:36:05.123456789Z`."""
-    shifted = NodeClock(clock.epoch_ns, clock.offset_ns, clock.wall_ppm, clock.boot_ns, clock.kernel_ppm, 0)
+    shifted = replace(clock, zone_s=0)
     return iso(shifted, true_ns, digits=digits, sep="T") + "Z"
 
 
@@ -64,7 +65,7 @@ def kernel_seconds(clock: NodeClock, true_ns: int) -> str:
 
 def rebooted(clock: NodeClock, boot_ns: int) -> NodeClock:
     """The clocks after a reboot: the kernel counts from then on."""
-    return NodeClock(clock.epoch_ns, clock.offset_ns, clock.wall_ppm, boot_ns, clock.kernel_ppm, clock.zone_s)
+    return replace(clock, boot_ns=boot_ns)
 
 
 def kernel_formatter(kind: KernelFormat, node: Node, clock: NodeClock, read_ns: int, callers: bool) -> Formatter:
@@ -77,9 +78,7 @@ def kernel_formatter(kind: KernelFormat, node: Node, clock: NodeClock, read_ns: 
 
     def as_wall(t: int) -> NodeClock:
         shift = clock.kernel_as_wall_ns(t, read_ns) - clock.wall_ns(t)
-        return NodeClock(
-            clock.epoch_ns, clock.offset_ns - shift, clock.wall_ppm, clock.boot_ns, clock.kernel_ppm, clock.zone_s
-        )
+        return replace(clock, offset_ns=clock.offset_ns - shift)
 
     def dmesg_t(t: int, text: str) -> str:
         at, _ = local(as_wall(t), t)

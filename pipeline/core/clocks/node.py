@@ -113,6 +113,11 @@ class BootClock(Struct, kw_only=True):
             broker_id=best[0],
         )  # fmt: skip
 
+    def place_one(self, lo_ns: int, hi_ns: int) -> Placed | None:
+        """A moment between two raw times."""
+        span = Span(lo_ns=lo_ns, hi_ns=hi_ns)
+        return self.place([span], span)
+
     def close(self, raw_ns: int) -> Iterator[Closed]:
         """Segments that have ended by a raw time."""
         for broker_id in sorted(self.tracks):
@@ -175,10 +180,7 @@ class NodeClock(Struct, kw_only=True):
         """The moment of a stamp of the kernel log (ns since boot)."""
         boot = self.boot(boot_id)
         found = None if boot is None else boot.kernel.raw_of(stamp_ns)
-        if boot is None or found is None:
-            return None
-        span = Span(lo_ns=found[0], hi_ns=found[1])
-        return boot.place([span], span)
+        return None if boot is None or found is None else boot.place_one(*found)
 
     def wall_offset_ns(self, shown_ns: int) -> int | None:
         """Reference minus wall clock as measured first, or last for later times: a guess where no reading tells it."""
