@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.dating import Dating, attributes_of
+from pipeline.core.hosts import may_be_one
 from pipeline.core.incidents import rfc3339
 from pipeline.core.line_reader import line_reader
 from pipeline.core.neighbours import Sample, infer
@@ -28,9 +29,9 @@ from pipeline.manifest import (
     FileFacts,
     Kind,
     Manifest,
-    NodeFacts,
     claim_of,
     clock_record_of,
+    facts_of,
     manifest_of,
     reading_of,
 )
@@ -121,8 +122,7 @@ def plan(paths: Iterable[Path], *, node: str | None = None, workers: Workers | N
     """
     paths = list(paths)
     manifest, folder = manifest_of(paths)
-    clocks = {name: record for name, facts in manifest.nodes.items() if (record := clock_record_of(facts, folder))}
-    records = {record.absolute() for record in clocks.values()}
+    records = {record.absolute() for facts in manifest.nodes.values() if (record := clock_record_of(facts, folder))}
     looks: list[_Look] = []
     gaps: list[Gap] = []
     unreadable: list[Gap] = []
@@ -134,7 +134,7 @@ def plan(paths: Iterable[Path], *, node: str | None = None, workers: Workers | N
             (unreadable if look.is_unreadable else gaps).append(look.gap)
     placed = _placed(looks, manifest, node)
     datings = infer((look.times for look in looks), year=manifest.year, zone_s=zone_offset_s(manifest.time_zone))
-    nodes = _nodes(placed, manifest, clocks, datings, _Jobs.of(looks, manifest, _job_name(paths)))
+    nodes = _nodes(placed, manifest, folder, datings, _Jobs.of(looks, manifest, _job_name(paths)))
     gaps += _without_a_year(looks, datings)
     gaps += _without_effect(manifest, {look.name for look in looks}, {node.reporter for node in nodes})
     return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable)
@@ -237,7 +237,7 @@ def _is_folder(path: Path) -> bool:
 def _without_effect(manifest: Manifest, files: set[str], nodes: set[str]) -> list[Gap]:
     """Names in a manifest that nothing in the folder bears."""
     wrong = [("files", name) for name in manifest.files if name not in files]
-    wrong += [("nodes", name) for name in manifest.nodes if name not in nodes]
+    wrong += [("nodes", name) for name in manifest.nodes if not any(may_be_one(name, node) for node in nodes)]
     return [Gap(source=MANIFEST, reason=f'[{table}."{name}"] names nothing in this folder') for table, name in wrong]
 
 
@@ -418,13 +418,13 @@ class _Jobs(NamedTuple):
 
 
 def _nodes(
-    placed: _Placed, manifest: Manifest, clocks: dict[str, Path], datings: dict[str, Dating], jobs: _Jobs
+    placed: _Placed, manifest: Manifest, folder: Path, datings: dict[str, Dating], jobs: _Jobs
 ) -> list[NodePlan]:
     with_jobs = {reporter for reporter, group in placed.items() if any(x.kind == "application" for x, _ in group)}
     shared = any(_is_shared(look) for group in placed.values() for look, _ in group)
     plans = []
     for reporter, group in sorted(placed.items()):
-        facts = manifest.nodes.get(reporter, NodeFacts())
+        facts = facts_of(manifest, reporter)
         bound = [look.kind == "application" or reporter not in with_jobs for look, _ in group]
         sources = [
             _source(look, node, manifest, datings[look.name], jobs.job_of(look) if binds else None)
@@ -437,7 +437,7 @@ def _nodes(
         plans.append(
             NodePlan(
                 reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=reading_of(facts),
-                claim=claim_of(facts), sources=sources, clock_record=clocks.get(reporter),
+                claim=claim_of(facts), sources=sources, clock_record=clock_record_of(facts, folder),
             )
         )  # fmt: skip
     return plans

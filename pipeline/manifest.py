@@ -31,6 +31,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.hosts import may_be_one
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading
 from schemas.zones import zone_offset_s
@@ -101,6 +102,14 @@ def _read_manifest(file: Path) -> Manifest:
     if wrong := _wrong_value(manifest):
         raise ManifestError(f"{name}: {wrong}")
     return manifest
+
+
+def facts_of(manifest: Manifest, reporter: str) -> NodeFacts:
+    """What is said of a machine, under this name or, where one of the two has no domain, the short one."""
+    if reporter in manifest.nodes:
+        return manifest.nodes[reporter]
+    same = [name for name in manifest.nodes if may_be_one(name, reporter)]
+    return manifest.nodes[same[0]] if len(same) == 1 else NodeFacts()
 
 
 def clock_record_of(facts: NodeFacts, folder: Path) -> Path | None:

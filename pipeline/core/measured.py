@@ -24,9 +24,10 @@ def measured(
     if clock is None or when.raw_ns is None or when.clock_id != f"{node}/wall" or not is_one(node, reporter):
         return when
     if when.kernel is not None:
-        placed, shown = _kernel(when, when.kernel, clock, node, boot_id, reading)
+        placed, when = _kernel(when, when.kernel, clock, node, boot_id, reading)
         if placed is not None:
-            return _as_placed(shown, placed, node, shown.stretch)
+            return _as_placed(when, placed, node, when.stretch)
+    assert when.raw_ns is not None
     shown_ns = when.raw_ns
     until = (boot_id, reading.raw_ns) if reading.raw_ns else None
     placed = clock.wall(shown_ns, when.resolution_ns, since=_line_before(since), until=until)
@@ -54,15 +55,20 @@ def _kernel(
 ) -> tuple[Placed | None, When]:
     """A moment of the kernel log: by what relates its clock to the raw clock, else by a reading of both."""
     boot = clock.boot(boot_id)
+    if boot is None or not reading.wall_ns:
+        return None, when
     placed = None
-    if boot is not None and reading.wall_ns and stamp.clock_id == f"{node}/{boot_id}/kernel":
+    if stamp.clock_id == f"{node}/{boot_id}/kernel":
         placed = clock.kernel(boot_id, stamp.raw_ns)
         if placed is None:
             # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot, and since the line.
             age_ns = reading.mono_ns - stamp.raw_ns
             off_ns = (abs(age_ns) + abs(reading.mono_ns)) * KERNEL_CLOCK_PPM // 1_000_000
             placed = boot.place_one(reading.raw_ns - age_ns - off_ns, reading.raw_ns - age_ns + off_ns)
-    elif boot is not None and reading.wall_ns and stamp.clock_id.endswith("/dmesg"):
+            when = msgspec.structs.replace(
+                when, raw_ns=(when.raw_ns or 0) - off_ns, resolution_ns=when.resolution_ns + 2 * off_ns
+            )
+    elif stamp.clock_id.endswith("/dmesg"):
         # The tool that worked out the time went by the wall clock as it was when it ran, after all that it prints.
         raw_ns = (when.raw_ns or 0) - reading.wall_ns + reading.raw_ns
         placed = boot.place_one(raw_ns, raw_ns + when.resolution_ns)

@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from pipeline.core.stamps import Stamp, stamp_of
+from pipeline.core.stamps import Stamp, stamp_of, trusted_digits
 from schemas.matching import Prefix, load_prefixes
 
 _TEXT_FIELDS: Final = {name: name for name in ("node", "process", "pod", "pg")}
@@ -103,7 +103,7 @@ def _stamp_taker(prefix: Prefix, places: dict[str, int]) -> Special:
             digits = digits[:_DIGITS]
             unit_ns = _RESOLUTION_NS[len(digits)]
             stamp = Stamp(
-                ns=stamp.ns + int(digits) * unit_ns, resolution_ns=unit_ns, has_year=stamp.has_year,
+                ns=stamp.ns + int(digits) * unit_ns, resolution_ns=_RESOLUTION_NS[trusted_digits(digits)], has_year=stamp.has_year,
                 has_zone=stamp.has_zone, kind=kind, zone_s=stamp.zone_s,
             )  # fmt: skip
         if "stamp" in fields:

@@ -88,6 +88,14 @@ def date_of(days: int) -> tuple[int, int, int]:
     return era * 400 + year_of_era + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1
 
 
+def trusted_digits(fraction: str) -> int:
+    """How many digits of a fraction of a second were counted: who counts ms pads them (torch prints `%(msecs)03d000`)."""
+    digits = len(fraction)
+    while digits in (6, 9) and fraction.endswith("000", 0, digits):
+        digits -= 3
+    return digits
+
+
 def stamp_of(groups: Mapping[str, str | None], kind: str, *, keeps_fraction: bool = True) -> Stamp | None:
     """A stamp from the named groups of a pattern of `stamps.toml`; None where they are no possible time."""
     fraction = (groups.get("fraction") or "")[:9] if keeps_fraction else ""
@@ -106,7 +114,7 @@ def stamp_of(groups: Mapping[str, str | None], kind: str, *, keeps_fraction: boo
     seconds = days * DAY_S + hour * 3600 + minute * 60 + second - (zone_s or 0)
     return Stamp(
         ns=seconds * NS + (int(fraction.ljust(9, "0")) if fraction else 0),
-        resolution_ns=10 ** (9 - len(fraction)) if "second" in groups else 60 * NS,
+        resolution_ns=10 ** (9 - trusted_digits(fraction)) if "second" in groups else 60 * NS,
         has_year=has_year, has_zone=zone_s is not None, kind=kind, zone_s=zone_s or 0,
     )  # fmt: skip
 

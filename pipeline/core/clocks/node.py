@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from pipeline.core.clocks.history import History, Span
 from pipeline.core.clocks.relation import Relation
-from pipeline.core.clocks.track import Offset, Segment, Track
+from pipeline.core.clocks.track import USELESS_NS, Offset, Segment, Track
 from schemas.records import ClockReading, ClockSample
 from schemas.vocabulary import Quality
 
@@ -22,6 +22,9 @@ SUSPEND_NS: Final = 5_000_000
 # Boots of which lines may still come.
 BOOTS: Final = 2
 READ_MARKS: Final = 16
+# Lines that come hours late (a spool, an old log at first sight) are placed by segments that are so far apart.
+KEEP_EVERY_NS: Final = 600_000_000_000
+KEPT_SEGMENTS: Final = 24
 _WORST: Final[dict[Quality, int]] = {"good": 0, "holdover": 1, "stepped": 2, "none": 3}
 
 
@@ -63,6 +66,8 @@ class BootClock(Struct, kw_only=True):
     tracks: dict[int, Track] = field(default_factory=dict)
     # Raw times up to which the kernel log had been read to its end.
     read_ns: list[int] = field(default_factory=list)
+    # Segments of each broker further apart than those that its track keeps.
+    kept: dict[int, list[Segment]] = field(default_factory=dict)
     asleep_ns: int | None = None
     # Raw time of the last reading before a suspend: nothing measured before it holds after it.
     woken_from_ns: int | None = None
@@ -86,10 +91,27 @@ class BootClock(Struct, kw_only=True):
             track = self.tracks[broker_id]
             if self._is_interrupted(track, raw_ns):
                 continue
-            found = track.at(raw_ns)
+            found = self._kept_at(broker_id, raw_ns) or track.at(raw_ns)
             if found is not None:
                 return broker_id, found
         return None
+
+    def _kept_at(self, broker_id: int, raw_ns: int) -> Offset | None:
+        """By the first of the kept segments after a moment that the track has forgotten."""
+        forgotten = self.tracks[broker_id].segments[:1]
+        if not forgotten or raw_ns >= forgotten[0].t_from_ns:
+            return None
+        after = next((s for s in self.kept.get(broker_id, ()) if raw_ns < s.t_to_ns), None)
+        if after is None or after.quality == "stepped":
+            return None
+        found = after.at(raw_ns)
+        return found if found.hi_ns - found.lo_ns <= 2 * USELESS_NS else None
+
+    def _keep(self, broker_id: int, segment: Segment) -> None:
+        kept = self.kept.setdefault(broker_id, [])
+        if not kept or segment.epoch != kept[-1].epoch or segment.t_from_ns - kept[-1].t_from_ns >= KEEP_EVERY_NS:
+            kept.append(segment)
+            del kept[:-KEPT_SEGMENTS]
 
     def _is_interrupted(self, track: Track, raw_ns: int) -> bool:
         """Whether the node slept between the newest beacon and this moment."""
@@ -122,6 +144,7 @@ class BootClock(Struct, kw_only=True):
         """Segments that have ended by a raw time."""
         for broker_id in sorted(self.tracks):
             for segment in self.tracks[broker_id].close(raw_ns):
+                self._keep(broker_id, segment)
                 shown = self.wall.shown_at(segment.t_to_ns - 1)
                 offset_ns = segment.at(segment.t_to_ns - 1).offset_ns
                 yield Closed(
