@@ -1,7 +1,5 @@
 """When the lines of one source were written: by their own stamps, by their transport, or by the lines around them."""
 
-from typing import Final
-
 import msgspec
 from msgspec import Struct, field
 
@@ -13,11 +11,9 @@ from pipeline.core.parse import ParsedLine
 from pipeline.core.stamps import Stamp
 from pipeline.core.statements import Pending
 from pipeline.core.times import When
+from schemas.clock_notes import MARKS
 from schemas.records import RawBatch, RawLine
 from schemas.signals import Match
-
-# A line that the agent wrote into the kernel log itself carries the raw clock before and after.
-MARKS: Final = ("clock.raw_before_ns", "clock.raw_after_ns")
 
 
 class SourceMemory(Struct, kw_only=True):

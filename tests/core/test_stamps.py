@@ -103,7 +103,7 @@ def test_stamps_without_a_zone_are_read_as_if_utc_and_moved_by_the_given_one(
         ("Aug 10 15:36:05.123456 gpu01 kernel: x", 123_456_000, 1_000),
         ("[rank0]:[E810 15:36:05.945860779 ProcessGroupNCCL.cpp:1899] x", 0, NS),
         ("E0810 15:36:05.945860 12345 ProcessGroupNCCL.cpp:474] x", 945_860_000, 1_000),
-        ("W0810 15:36:05.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] x", 123_000_000, 1_000),
+        ("W0810 15:36:05.123000 12345 torch/distributed/elastic/multiprocessing/api.py:897] x", 123_000_000, 1_000_000),
         ("I0810 15:36:05.123456       1 controller.go:115] x", 123_456_000, 1_000),
         ("<34>Aug 10 15:36:05 gpu01 kernel: x", 0, NS),
         ("Aug 10 15:36:05 gpu01 kernel: [56701.234567] x", 0, NS),
