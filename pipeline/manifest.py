@@ -83,7 +83,7 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def manifest_of(paths: list[Path]) -> tuple[Manifest, Path]:
-    """What the folder or the folder of the files states, and that folder. Raises ManifestError where it cannot be used."""
+    """What the folder or the folder of the files states, and that folder. Raises ManifestError."""
     for path in paths:
         file = path / MANIFEST if path.is_dir() else path.parent / MANIFEST
         if os.path.lexists(file):

@@ -102,8 +102,9 @@ def _stamp_taker(prefix: Prefix, places: dict[str, int]) -> Special:
         if digits:
             digits = digits[:_DIGITS]
             unit_ns = _RESOLUTION_NS[len(digits)]
+            resolution_ns = _RESOLUTION_NS[trusted_digits(digits)]
             stamp = Stamp(
-                ns=stamp.ns + int(digits) * unit_ns, resolution_ns=_RESOLUTION_NS[trusted_digits(digits)], has_year=stamp.has_year,
+                ns=stamp.ns + int(digits) * unit_ns, resolution_ns=resolution_ns, has_year=stamp.has_year,
                 has_zone=stamp.has_zone, kind=kind, zone_s=stamp.zone_s,
             )  # fmt: skip
         if "stamp" in fields:

@@ -89,7 +89,7 @@ def date_of(days: int) -> tuple[int, int, int]:
 
 
 def trusted_digits(fraction: str) -> int:
-    """How many digits of a fraction of a second were counted: who counts ms pads them (torch prints `%(msecs)03d000`)."""
+    """How many digits of a fraction were counted: who counts ms pads them (torch prints `%(msecs)03d000`)."""
     digits = len(fraction)
     while digits in (6, 9) and fraction.endswith("000", 0, digits):
         digits -= 3

@@ -42,8 +42,8 @@ _SIZES: Final = (
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to make. Zero ranks and an empty chain: the seed chooses. `end_ns`: when the story is over, for a live
     drill; else it is told of some day of the past. `brief_above`: of more ranks than these each says less. `beacons`:
-    the clocks of nodes are recorded, nothing is claimed of them, and wall clocks are off by up to `skew_s` and stepped by
-    as much in the middle.
+    the clocks of nodes are recorded, nothing is claimed of them, and wall clocks are off by up to `skew_s` and stepped
+    by as much in the middle.
     """
 
     seed: int
