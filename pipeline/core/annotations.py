@@ -32,7 +32,7 @@ def _event(
     when = arrival
     if when is None:
         shown = times.wall_time(at_ns, 0, record.node, batch)
-        when = measured(shown, clock, record.node, record.reporter, batch.boot_id)
+        when = shown if clock is None else measured(shown, clock, record.node, record.reporter, batch.boot_id)
     body = " ".join([f"annotation: kind={record.kind}", *(f"{name}={value}" for name, value in said.items())])
     who = "" if record.rank is None else str(record.rank)
     return Event(

@@ -14,14 +14,14 @@ NO_READING: Final = ClockReading(raw_ns=0, mono_ns=0, boottime_ns=0, wall_ns=0)
 
 
 def measured(
-    when: When, clock: NodeClock | None, node: str, reporter: str, boot_id: str, since: When = UNKNOWN,
+    when: When, clock: NodeClock, node: str, reporter: str, boot_id: str, since: When = UNKNOWN,
     reading: ClockReading = NO_READING,
 ) -> When:  # fmt: skip
     """The same moment with measured bounds, where it was read off a clock of the reporter and that is measured.
 
     `since` is the line before it in its file; `reading` one of the boot, from which kernel stamps were placed.
     """
-    if clock is None or when.raw_ns is None or when.clock_id != f"{node}/wall" or not is_one(node, reporter):
+    if when.raw_ns is None or when.clock_id != f"{node}/wall" or not is_one(node, reporter):
         return when
     if when.kernel is not None:
         placed, when = _kernel(when, when.kernel, clock, node, boot_id, reading)

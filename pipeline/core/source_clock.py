@@ -63,6 +63,8 @@ class SourceClock:
 
     def _measured(self, when: When, node: str) -> When:
         """By what is measured of the node's clocks, where that is the node that reports."""
+        if self._clock is None:
+            return when
         batch = self._batch
         return measured(when, self._clock, node, batch.reporter, batch.boot_id, self._memory.since, batch.clock)
 

@@ -126,3 +126,11 @@ def test_the_state_of_a_node_stays_small() -> None:
     node = Simulated(wall=tuple((n * 20 * S, n % 3 * S) for n in range(60)))
     run(node, 1_200)
     assert len(node.fold.snapshot()) < 100_000
+
+
+@pytest.mark.parametrize("ahead_s", [-30 * 365 * 86_400, 73 * 365 * 86_400])
+def test_a_measured_clock_need_not_be_right(ahead_s: int) -> None:
+    node = Simulated(wall=((0, ahead_s * S),))
+    run(node, 60)
+    assert not node.fold.state.clock_fault
+    assert all(lo <= 0 <= hi and hi - lo < S for lo, _, hi in map(node.off, node.events))
