@@ -21,6 +21,7 @@ from pipeline.core.outputs import Output
 from pipeline.core.segments import UNMEASURED_AGAIN_NS, segments_of, unmeasured
 from pipeline.core.source_clock import SourceMemory
 from pipeline.core.source_reader import Pass, SourceReader
+from pipeline.core.stamps import EARLIEST_NS, LATEST_NS
 from pipeline.core.times import When
 from schemas import topics
 from schemas.records import (
@@ -131,11 +132,11 @@ class NodeFold:
         return [*self._send(batch, out), *segments_of(batch, closed)]
 
     def _times(self, now_ns: int) -> tuple[When | None, NodeClock | None]:
-        """What times go by: what is measured of the clock; where nothing is and it cannot be right, the arrival."""
+        """What times go by: the arrival where the clock cannot be right, else what is measured of it, if anything is."""
         state = self._state
-        if state.clock.is_measured:
-            return None, state.clock
-        return times.arrived(now_ns) if state.clock_fault else None, None
+        if state.clock_fault:
+            return times.arrived(now_ns), None
+        return None, state.clock if state.clock.is_measured else None
 
     def _watch_shippers(self, batch: RawBatch, out: Pass) -> None:
         """A shipper that speaks again after another one took over: two are alive under one name."""
@@ -157,8 +158,8 @@ class NodeFold:
         self._state.clock_fault = fault
 
     def _fault(self, record: RawBatch | Progress, now_ns: int) -> str:
-        """Why the node's wall clock cannot be believed. Where it is measured it need not be right."""
-        if self._state.clock.is_measured:
+        """Why the node's wall clock cannot be believed. Where it is measured, it need only show a time that is one."""
+        if self._state.clock.is_measured and EARLIEST_NS <= record.clock.wall_ns < LATEST_NS:
             return ""
         return times.clock_fault(record.run, record.clock.wall_ns, now_ns) or ""
 
