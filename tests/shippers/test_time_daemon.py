@@ -20,11 +20,19 @@ SYNCHRONISED = (
     "A9FEA97B,169.254.169.123,4,1796050123.123456789,0.000002000,0.000001163,0.000005208,-12.345,-0.010,0.040,"
     "0.000400000,0.000100000,16.3,Normal\n"
 )
+# As chrony 4.3 prints it: of a server on the same machine, of its own clock, of nothing.
+OF_A_SERVER = (
+    "7F000001,127.0.0.1,4,1796053430.422702611,0.000000913,0.000000038,0.000000590,-0.013,0.001,0.037,0.000001435,"
+    "0.000009837,1.0,Normal\n"
+)
+LOCAL = (
+    "7F7F0101,,10,1796053402.679343176,0.000000000,0.000000000,0.000000000,0.000,0.000,0.000,0.000000000,0.000000000,"
+    "0.0,Normal\n"
+)
 UNSYNCHRONISED = (
     "00000000,,0,0.000000000,0.000000000,0.000000000,0.000000000,0.000,0.000,0.000,1.000000000,1.000000000,0.0,"
     "Not synchronised\n"
 )
-LOCAL = SYNCHRONISED.replace("A9FEA97B,169.254.169.123,4", "7F7F0101,127.127.1.1,10")
 TRACKING = Tracking(source="s", stratum=2, bound_ns=300_000, ppm=1.5)
 
 
@@ -45,6 +53,13 @@ def test_chronys_bound_is_dispersion_half_the_delay_and_what_is_left_to_correct(
     assert (tracking.source, tracking.stratum) == ("169.254.169.123", 4)
     assert abs(tracking.bound_ns - (100_000 + 200_000 + 2_000)) <= 1
     assert tracking.ppm == pytest.approx(1.05)
+
+
+def test_what_chrony_prints_is_understood() -> None:
+    tracking = parse_tracking(OF_A_SERVER)
+
+    assert tracking is not None
+    assert (tracking.source, tracking.stratum, tracking.bound_ns) == ("127.0.0.1", 4, 11_468)
 
 
 def test_a_correction_in_either_direction_widens_the_bound() -> None:
