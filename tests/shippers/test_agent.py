@@ -333,7 +333,7 @@ def test_a_full_disk_pauses_reading_says_so_once_and_loses_nothing(config: Confi
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
         try:
             eventually(lambda: run.said, "it is said")
-            eventually(lambda: sink.progress()[-1].sources[0].state == "off", "progress says so")
+            eventually(lambda: sink.progress() and latest(sink)[0].state == "off", "progress says so")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         eventually(lambda: len(sink.bodies()) == 501, "all lines")
