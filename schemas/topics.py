@@ -34,6 +34,9 @@ class Topic(Struct, frozen=True, kw_only=True):
             "message.timestamp.type": self.timestamp,
             "max.message.bytes": str(self.max_message_bytes),
         }
+        if self.retention_ms < DAY_MS:
+            # Kafka keeps the segment that it writes to whatever its age, by default for a week.
+            settings["segment.ms"] = str(HOUR_MS)
         if "compact" in self.cleanup:
             # A sink that is rebuilt within a week still sees every revision.
             settings["min.compaction.lag.ms"] = str(7 * DAY_MS)

@@ -11,7 +11,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,15 +20,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import orjson
 
+from schemas.topics import CLOCK_BEACON
 from shippers.claim import SpoolLockedError
 from shippers.clock import make_clock
 from shippers.config import Config, ConfigError, load, parse_start_at
-from shippers.pieces import Moment
 from shippers.reader import Reader
 from shippers.saying import say
 
 if TYPE_CHECKING:
-    from shippers.check import Report
+    from shippers.check import ClockState, Report
 
 FINE, PROBLEM, USAGE, UNREACHABLE, INTERNAL = range(5)
 
@@ -142,9 +141,7 @@ def _print(config: Config, options: argparse.Namespace) -> int:
     _on_signals(stopping.set)
     seq = 0
     while not stopping.is_set():
-        moment = Moment(
-            observed_ns=clock.observed_ns(), mono_ns=time.monotonic_ns(), wall_ns=time.time_ns(), ending=options.once
-        )
+        moment = clock.moment(ending=options.once)
         is_idle = True
         for batch in reader.read_pass(moment):
             is_idle = False
@@ -180,12 +177,12 @@ def _raise_file_limit() -> None:
 
 def _as_text(report: "Report") -> str:
     kafka = report.kafka
-    synchronised = {True: "synchronised", False: "NOT synchronised", None: "state unknown"}
-    clock = "recorded" if report.clock.is_static else synchronised[report.clock.is_synchronised]
     lines = [
         f"node      {report.cluster}/{report.reporter}  machine {report.machine_id or 'unknown'}  run {report.run}",
         f"kafka     {kafka.bootstrap}  {'answers' if kafka.answers else 'does not answer'}",
-        f"clock     {clock}",
+        f"clock     {_clock_text(report)}",
+        f"reading   {_reading_text(report.clock)}",
+        f"beacons   {_beacon_text(report)}",
         f"spool     {report.spool_dir}",
     ]
     for each in report.sources:
@@ -193,6 +190,38 @@ def _as_text(report: "Report") -> str:
         lines.append(f"source    {each.state:8}{each.kind:12}{_visible(each.source)}{reason}")
     lines.extend(f"problem   {_visible(problem)}" for problem in report.problems)
     return "\n".join(lines)
+
+
+def _clock_text(report: "Report") -> str:
+    clock = report.clock
+    if clock.is_static:
+        return "recorded"
+    synchronised = {True: "synchronised", False: "not synchronised", None: "state unknown"}[clock.is_synchronised]
+    server = f" (stratum {clock.stratum}, {_visible(clock.server or '')})" if clock.stratum else ""
+    bound = "no bound of its error is known"
+    if clock.bound_ns is not None:
+        bound = f"wrong by at most {clock.bound_ns / 1e6:.3f} ms, says {clock.source}{server}"
+    measured = "; beacons measure it" if report.kafka.measures_clocks else ""
+    return f"{synchronised}; {bound}{measured}"
+
+
+def _reading_text(clock: "ClockState") -> str:
+    """How long it takes to read the clocks, and how far a container's are from the host's."""
+    offsets = ", ".join(f"{name} {offset / 1e9:+.3f} s" for name, offset in clock.namespace_offset_ns.items())
+    moved = f"; offsets of this container's time namespace are taken off ({offsets})" if offsets else ""
+    return f"all clocks within {clock.reading.width_ns / 1e3:.1f} us{moved}"
+
+
+def _beacon_text(report: "Report") -> str:
+    kafka = report.kafka
+    if not report.sends_beacons:
+        return "off"
+    if kafka.beacon_brokers is None:
+        return "NOT sent: no topic" if CLOCK_BEACON.name in kafka.missing_topics else "not known"
+    brokers = f"{kafka.beacon_brokers} broker{'' if kafka.beacon_brokers == 1 else 's'}"
+    if not kafka.measures_clocks:
+        return f"NOT stamped by {brokers} ({kafka.beacon_timestamp_type})"
+    return f"stamped by {brokers} ({kafka.beacon_timestamp_type or 'Kafka does not say by which clock'})"
 
 
 def _visible(text: str) -> str:

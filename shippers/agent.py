@@ -11,9 +11,10 @@ import msgspec
 from schemas.records import ClockSample, Progress
 from schemas.topics import key_of
 from shippers.beacon import Beacons
-from shippers.clock import make_clock
+from shippers.clock import Clock, make_clock
 from shippers.config import Config
 from shippers.delivery import PROGRESS_EVERY_S, Delivery
+from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Moment
 from shippers.reader import Batch, Reader
 from shippers.saying import say
@@ -29,20 +30,22 @@ _FULL_RETRY_S: Final = 1.0
 class Agent:
     """One node's agent on one spool."""
 
-    def __init__(self, config: Config, sink: Sink | None = None, tell: Callable[[str], None] = say) -> None:
-        """Open the spool. Raises SpoolLockedError, OSError."""
+    def __init__(
+        self, config: Config, sink: Sink | None = None, tell: Callable[[str], None] = say, clock: Clock | None = None
+    ) -> None:
+        """Open the spool. Without `clock` it is the one that the settings ask for. Raises SpoolLockedError, OSError."""
         self._config = config
         self._tell = tell
-        self._clock = make_clock(config)
+        self._clock = clock or make_clock(config)
+        self._marks = KmsgMarks(self._clock, tell) if config.clock.kmsg_marker and not config.clock.static else None
         self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
-        self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq)
+        self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks)
         self._writer = SpoolWriter(self._spool, self._reader, tell)
         sink = sink or KafkaSink(config.kafka, key_of(config.run, config.run_id, config.cluster, config.reporter))
-        self._delivery = Delivery(self._spool, sink, self._clock.read, tell)
+        self._delivery = Delivery(self._spool, sink, self._clock, tell)
         self._beacons: Beacons | None = None
         if config.clock.beacon and config.clock.static is None:
-            self._beacons = Beacons(config, self._clock.boot_id, self._spool.shipper_id, tell)
-        self._samples: list[ClockSample] = []
+            self._beacons = Beacons(config, self._clock, self._spool.shipper_id, tell)
         self._last_progress: Progress | None = None
         self._stopping = threading.Event()
         self._samples_sent_s = self._progress_offered_s = float("-inf")
@@ -81,6 +84,8 @@ class Agent:
             read_bytes += batch.size
             self._writer.put(self._with_extras(batch))
         self._put_extras()
+        if self._marks is not None:
+            self._marks.mark_if_due()  # the next pass reads it: the first one may pass over all that is in the ring
         is_written = self._writer.flush()
         self._offer_progress()
         if moment.ending:
@@ -92,14 +97,12 @@ class Agent:
     def _moment(self) -> Moment:
         # Looked for before the pass: all that was written before the end file was made is then read.
         is_ending = bool(self._config.end_file) and Path(self._config.end_file).exists()
-        return Moment(
-            observed_ns=self._clock.observed_ns(), mono_ns=time.monotonic_ns(), wall_ns=time.time_ns(), ending=is_ending
-        )
+        return self._clock.moment(ending=is_ending)
 
     def _finish(self, *, has_ended: bool) -> bool:
         if self._beacons is not None:
             self._beacons.stop()
-        self._put_extras()
+        self._put_extras(is_last=True)
         if self._writer.flush():
             progress = self._reader.progress(self._spool.shipper_id, self._spool.durable_seq)
             if has_ended:
@@ -130,10 +133,10 @@ class Agent:
             batch.samples.extend(self._take_samples())
         return batch
 
-    def _put_extras(self) -> None:
+    def _put_extras(self, *, is_last: bool = False) -> None:
         """Gap markers, and clock samples that no lines came with for seconds, in a batch of their own."""
         gaps = self._spool.take_found_gaps() + self._delivery.take_lost()
-        is_due = time.monotonic() - self._samples_sent_s >= SAMPLES_EVERY_S
+        is_due = is_last or time.monotonic() - self._samples_sent_s >= SAMPLES_EVERY_S
         samples = self._take_samples() if gaps or is_due else []
         if gaps or samples:
             self._writer.put(Batch(gaps=gaps, samples=samples, next_line_seq=self._reader.next_line_seq))

@@ -1,43 +1,67 @@
 """What `rootrank-shipper check` finds out: sources, Kafka, topics, clock."""
 
-import ctypes
+import os
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from kafka import KafkaProducer
 from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType
 from msgspec import Struct
 
 from schemas.records import ClockReading, SourceProgress
 from schemas.topics import CLOCK_BEACON, RAW
-from shippers.clock import make_clock
-from shippers.config import Config
-from shippers.pieces import Moment
+from shippers.clock import Clock, make_clock
+from shippers.config import Config, KafkaSettings
+from shippers.kmsg_marks import KMSG
 from shippers.reader import Reader
-from shippers.sink import SinkUnavailableError, connect
+from shippers.sink import SinkUnavailableError, admin_client, connect
+from shippers.time_daemon import ask_chrony, ask_kernel
+from shippers.time_namespace import offsets_ns
 
-_TIME_ERROR: Final = 5
-_MAXERROR_AT: Final = 24  # bytes into struct timex on 64-bit Linux
-_TIMEX_BYTES: Final = 256
+STAMPED_BY_BROKER: Final = "LogAppendTime"
+_TIMESTAMP_TYPE: Final = "message.timestamp.type"
+_WIDE_NS: Final = 1_000_000
 
 
 class KafkaState(Struct, frozen=True, kw_only=True):
-    """Whether Kafka answers, and which topics that the shipper writes to are missing."""
+    """Whether Kafka answers, and which topics that the shipper writes to are missing.
+
+    `beacon_timestamp_type`: who stamps clock beacons; None where they are off or Kafka does not tell. `beacon_brokers`:
+    how many brokers a node's clock is compared with.
+    """
 
     bootstrap: str
     answers: bool
     problem: str | None = None
     missing_topics: list[str] = []
+    beacon_timestamp_type: str | None = None
+    beacon_brokers: int | None = None
+
+    @property
+    def measures_clocks(self) -> bool:
+        """Whether beacons of this node come back with the time of a broker."""
+        return bool(self.beacon_brokers) and self.beacon_timestamp_type in (None, STAMPED_BY_BROKER)
 
 
 class ClockState(Struct, frozen=True, kw_only=True):
-    """The clocks now. `is_synchronised` and `max_error_ns` are the kernel's own opinion of the wall clock."""
+    """The clocks now. `is_synchronised` and `max_error_ns` are the kernel's own opinion of the wall clock.
+
+    `source` is who bounds the wall clock's error, by `bound_ns`: settings, chrony, kernel, or none.
+    `namespace_offset_ns`: what this container's clocks are ahead of the host's, by clock; already taken off `reading`.
+    """
 
     boot_id: str
     reading: ClockReading
     is_static: bool
     is_synchronised: bool | None = None
     max_error_ns: int | None = None
+    source: str = "none"
+    bound_ns: int | None = None
+    stratum: int | None = None
+    server: str | None = None
+    namespace_offset_ns: dict[str, int] = {}
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -50,6 +74,7 @@ class Report(Struct, frozen=True, kw_only=True):
     sources: list[SourceProgress]
     kafka: KafkaState
     clock: ClockState
+    sends_beacons: bool
     spool_dir: str
     spool_problem: str | None = None
     problems: list[str] = []
@@ -59,28 +84,82 @@ def inspect(config: Config) -> Report:
     """Look at everything once. Reads no lines and writes nothing."""
     clock = make_clock(config)
     reader = Reader(config, clock, {})
-    moment = Moment(observed_ns=clock.observed_ns(), mono_ns=time.monotonic_ns(), wall_ns=time.time_ns())
     try:
-        reader.look(moment)
+        reader.look(clock.moment())
         sources = reader.source_progress()
     finally:
         reader.close()
     kafka = _kafka(config)
-    clock_state = _clock(config, clock.boot_id, clock.read())
+    clock_state = clock_state_of(config, clock)
     spool_problem = _spool_problem(Path(config.spool.dir))
     problems = [f"source {each.source} is {each.state}: {each.reason}" for each in sources if each.state != "on"]
-    if kafka.problem:
-        problems.append(kafka.problem)
-    problems.extend(f"topic {name} is missing; create the topics first" for name in kafka.missing_topics)
-    if clock_state.is_synchronised is False:
-        problems.append("the wall clock is not synchronised; start chrony or another time service")
+    problems.extend(_kafka_problems(kafka))
+    problems.extend(clock_problems(clock_state, is_measured=kafka.measures_clocks))
+    if config.clock.kmsg_marker and not os.access(KMSG, os.W_OK):
+        problems.append(f"[clock] kmsg_marker is set and {KMSG} cannot be written; run as root, or set it to false")
     if spool_problem:
         problems.append(spool_problem)
     return Report(
         cluster=config.cluster, reporter=config.reporter, machine_id=config.machine_id, run=config.run,
         sources=sources, kafka=kafka, clock=clock_state, spool_dir=config.spool.dir, spool_problem=spool_problem,
+        sends_beacons=_sends_beacons(config),
         problems=problems,
     )  # fmt: skip
+
+
+def clock_state_of(config: Config, clock: Clock) -> ClockState:
+    """The clocks now, and who says how wrong the wall clock may be."""
+    reading = clock.read()
+    claim = config.clock.claim
+    named = ("settings", claim.bound_ns) if claim is not None else ("none", None)
+    if config.clock.static is not None:
+        return ClockState(boot_id=clock.boot_id, reading=reading, is_static=True, source=named[0], bound_ns=named[1])
+    kernel, chrony = ask_kernel(), ask_chrony()
+    if claim is None and chrony is not None:
+        named = ("chrony", chrony.bound_ns)
+    elif claim is None and kernel is not None and kernel.bound_ns is not None:
+        named = ("kernel", kernel.bound_ns)
+    names = {time.CLOCK_MONOTONIC: "monotonic", time.CLOCK_MONOTONIC_RAW: "raw", time.CLOCK_BOOTTIME: "boottime"}
+    return ClockState(
+        boot_id=clock.boot_id, reading=reading, is_static=False, source=named[0], bound_ns=named[1],
+        # chrony tells the kernel that the clock is synchronised only with `rtcsync`.
+        is_synchronised=True if chrony is not None else kernel.is_synchronised if kernel else None,
+        max_error_ns=kernel.max_error_ns if kernel else None,
+        stratum=chrony.stratum if chrony else None, server=chrony.source if chrony else None,
+        namespace_offset_ns={names[each]: offset for each, offset in (offsets_ns() or {}).items()},
+    )  # fmt: skip
+
+
+def clock_problems(clock: ClockState, *, is_measured: bool) -> list[str]:
+    """What is wrong with the clocks, and what to do. Beacons measure a wall clock that nobody sets."""
+    problems = []
+    if not clock.is_static and clock.bound_ns is None and not is_measured:
+        unset = "is not synchronised" if clock.is_synchronised is False else "has an error that nothing bounds"
+        problems.append(f"the wall clock {unset}, and no beacons measure it; let beacons work or start chrony")
+    if clock.reading.width_ns > _WIDE_NS:
+        problems.append(
+            f"reading the clocks takes {clock.reading.width_ns / 1e6:.1f} ms: the machine is overloaded, or its clock "
+            "source is slow (/sys/devices/system/clocksource/clocksource0/current_clocksource)"
+        )
+    return problems
+
+
+def _kafka_problems(kafka: KafkaState) -> list[str]:
+    problems = [kafka.problem] if kafka.problem else []
+    problems.extend(f"topic {name} is missing; create the topics first" for name in kafka.missing_topics)
+    if kafka.beacon_timestamp_type not in (None, STAMPED_BY_BROKER):
+        problems.append(
+            f"topic {CLOCK_BEACON.name} has {_TIMESTAMP_TYPE}={kafka.beacon_timestamp_type}, so no clock is measured; "
+            f"set it: kafka-configs.sh --bootstrap-server {kafka.bootstrap} --alter --entity-type topics "
+            f"--entity-name {CLOCK_BEACON.name} --add-config {_TIMESTAMP_TYPE}={STAMPED_BY_BROKER}"
+        )
+    if kafka.beacon_brokers == 0:
+        problems.append(f"topic {CLOCK_BEACON.name} has no leader now, so no clock is measured")
+    return problems
+
+
+def _sends_beacons(config: Config) -> bool:
+    return config.clock.beacon and config.clock.static is None
 
 
 def _kafka(config: Config) -> KafkaState:
@@ -89,33 +168,50 @@ def _kafka(config: Config) -> KafkaState:
         producer = connect(config.kafka)
     except SinkUnavailableError as error:
         return KafkaState(bootstrap=bootstrap, answers=False, problem=str(error))
-    wanted = [RAW.name]
-    if config.clock.beacon and config.clock.static is None:
-        wanted.append(CLOCK_BEACON.name)
-    missing: list[str] = []
     try:
-        for name in wanted:
-            try:
-                producer.partitions_for(name)
-            except kafka_errors.KafkaError:
-                missing.append(name)
+        missing = [] if _has(producer, RAW.name) else [RAW.name]
+        stamped_by = brokers = None
+        if _sends_beacons(config):
+            if _has(producer, CLOCK_BEACON.name):
+                stamped_by, brokers = beacon_topic(config.kafka)
+            else:
+                missing.append(CLOCK_BEACON.name)
     finally:
         producer.close(timeout=0.5)
-    return KafkaState(bootstrap=bootstrap, answers=True, missing_topics=missing)
-
-
-def _clock(config: Config, boot_id: str, reading: ClockReading) -> ClockState:
-    if config.clock.static is not None:
-        return ClockState(boot_id=boot_id, reading=reading, is_static=True)
-    timex = ctypes.create_string_buffer(_TIMEX_BYTES)
-    state = ctypes.CDLL(None).adjtimex(timex)
-    if state < 0:
-        return ClockState(boot_id=boot_id, reading=reading, is_static=False)
-    max_error_us = int.from_bytes(timex.raw[_MAXERROR_AT : _MAXERROR_AT + 8], "little", signed=True)
-    return ClockState(
-        boot_id=boot_id, reading=reading, is_static=False, is_synchronised=state != _TIME_ERROR,
-        max_error_ns=max_error_us * 1000,
+    return KafkaState(
+        bootstrap=bootstrap, answers=True, missing_topics=missing, beacon_timestamp_type=stamped_by,
+        beacon_brokers=brokers,
     )  # fmt: skip
+
+
+def _has(producer: KafkaProducer, topic: str) -> bool:
+    try:
+        producer.partitions_for(topic)
+    except kafka_errors.KafkaError:
+        return False
+    return True
+
+
+def beacon_topic(settings: KafkaSettings, topic: str = CLOCK_BEACON.name) -> tuple[str | None, int | None]:
+    """Who stamps the topic's messages, and how many brokers lead a partition of it; None where Kafka does not tell."""
+    try:
+        admin = admin_client(settings)
+    except SinkUnavailableError:
+        return None, None
+    try:
+        leaders = {
+            partition["leader_id"]
+            for described in admin.describe_topics([topic])
+            for partition in described["partitions"]
+            if partition["leader_id"] >= 0
+        }
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic, {_TIMESTAMP_TYPE: None})
+        found: dict[str, Any] = admin.describe_configs([asked], config_filter="all")["topic"][topic]
+    except (kafka_errors.KafkaError, KeyError):
+        return None, None
+    finally:
+        admin.close()
+    return found.get(_TIMESTAMP_TYPE, {}).get("value"), len(leaders)
 
 
 def _spool_problem(folder: Path) -> str | None:

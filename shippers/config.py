@@ -65,13 +65,14 @@ class SpoolSettings(_Table, frozen=True, kw_only=True):
 
 
 class ClockSettings(_Table, frozen=True, kw_only=True):
-    """Claims about this node's clock. With `static` no host clock enters a record (replay)."""
+    """The clock of this node and what is claimed of it. With `static` no host clock enters a record (replay)."""
 
     claim: ClockClaim | None = None
     static: ClockReading | None = None
     boot_id: str = ""
     beacon: bool = True
     beacon_interval_ms: int = 1000
+    kmsg_marker: bool = False
 
 
 class SourceSettings(_Table, frozen=True, kw_only=True):

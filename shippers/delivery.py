@@ -9,8 +9,9 @@ from typing import Final
 import msgspec
 
 from schemas import codec
-from schemas.records import ClockReading, Gap, Progress
+from schemas.records import Gap, Progress
 from schemas.topics import RAW
+from shippers.clock import Clock
 from shippers.saying import say
 from shippers.segment import Entry
 from shippers.sink import RecordRefusedError, Sink, SinkUnavailableError
@@ -31,12 +32,10 @@ class Delivery:
     they are not, the last covered one is sent again, so that the node is not taken for dead.
     """
 
-    def __init__(
-        self, spool: Spool, sink: Sink, read_clock: Callable[[], ClockReading], tell: Callable[[str], None] = say
-    ) -> None:
+    def __init__(self, spool: Spool, sink: Sink, clock: Clock, tell: Callable[[str], None] = say) -> None:
         self._spool = spool
         self._sink = sink
-        self._read_clock = read_clock
+        self._clock = clock
         self._tell = tell
         self._offers: deque[Progress] = deque()
         self._covered: Progress | None = None
@@ -168,8 +167,9 @@ class Delivery:
         if self._covered is None:
             return is_all
         now = msgspec.structs.replace(
-            self._covered, clock=self._read_clock(), last_batch_seq=acked, spool_backlog_bytes=self._spool.backlog_bytes
-        )
+            self._covered, clock=self._clock.read(), clock_claim=self._clock.claim(), last_batch_seq=acked,
+            spool_backlog_bytes=self._spool.backlog_bytes,
+        )  # fmt: skip
         try:
             sent = self._send(encode_progress(now))
         except RecordRefusedError as refusal:

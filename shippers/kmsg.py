@@ -12,8 +12,10 @@ from typing import Final, Protocol
 from schemas.lines import body_of
 from schemas.records import Gap, RawLine, SourceProgress
 from schemas.vocabulary import SourceState
+from shippers.clock import Clock
 from shippers.config import SourceSettings, StartAt
 from shippers.generation import Chunk
+from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Limit, Moment, Piece
 from shippers.plain import Shaped
 from shippers.positions import Position, SourcePosition
@@ -123,16 +125,18 @@ class KernelRing:
     """The kernel log of this boot as a source. Sequence numbers are offsets, the boot id is the generation."""
 
     def __init__(
-        self, settings: SourceSettings, start_at: StartAt, boot_id: str, saved: SourcePosition | None,
-        device: Device | None = None,
+        self, settings: SourceSettings, start_at: StartAt, clock: Clock, saved: SourcePosition | None,
+        device: Device | None = None, marks: KmsgMarks | None = None,
     ) -> None:  # fmt: skip
         self.name = settings.name or settings.path
         self.attributes = {"kind": settings.kind, **settings.attributes}
         self._kind = settings.kind
         self._path = Path(settings.path)
         self._start_at = start_at
-        self._boot_id = boot_id
+        self._clock = clock
+        self._boot_id = boot_id = clock.boot_id
         self._device = device
+        self._marks = marks
         known = saved.generations[0] if saved and saved.generations else None
         same_boot = known is not None and known.generation == boot_id
         self._next = known.offset if known and same_boot else 0
@@ -169,17 +173,19 @@ class KernelRing:
         size = 0
         self._at_end = False
         while len(lines) < limit.lines and size < limit.size:
+            observed_ns = self._clock.observed_ns()  # all that was written before is read, where there is no more
             try:
                 data = self._device.read()
             except BlockingIOError:
-                self._at_end, self._through_ns = True, moment.observed_ns
+                self._at_end, self._through_ns = True, observed_ns
                 break
             except BrokenPipeError:
                 continue  # the next record's number says how many were overwritten
             except OSError as error:
                 self._refuse(moment, f"{self._path}: {error.strerror}")
                 break
-            line = self._take(data, moment, numbers, gaps)
+            # Right after the read: a record's own stamp is at most this, and the nearer the better.
+            line = self._take(data, self._clock.observed_ns(), moment, numbers, gaps)
             if line is not None:
                 lines.append(line)
                 size += len(data)
@@ -201,7 +207,9 @@ class KernelRing:
             self._device.close()
             self._device = None
 
-    def _take(self, data: bytes, moment: Moment, numbers: Iterator[int], gaps: list[Gap]) -> RawLine | None:
+    def _take(
+        self, data: bytes, observed_ns: int, moment: Moment, numbers: Iterator[int], gaps: list[Gap]
+    ) -> RawLine | None:
         head, *rest = data.decode("utf-8", "replace").rstrip("\n").split("\n")
         record = parse_record(head, rest)
         if record is None:
@@ -222,7 +230,9 @@ class KernelRing:
         if self._first_sight and self._is_old(record, moment):
             self._unsaved = True
             return None
-        return _line(record, next(numbers), self.name, self._boot_id, moment.observed_ns, None, too_long=False)
+        if self._marks is not None:
+            record.attributes.update(self._marks.attributes_of(record.text))
+        return _line(record, next(numbers), self.name, self._boot_id, observed_ns, None, too_long=False)
 
     def _is_old(self, record: KernelRecord, moment: Moment) -> bool:
         if self._start_at.age_ns is not None and record.time_ns < moment.mono_ns - self._start_at.age_ns:

@@ -10,6 +10,7 @@ from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
 from shippers.kmsg import KernelRing
+from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Limit, Moment, Piece, Source
 from shippers.positions import Positions
 from shippers.unwritable import encode_batch
@@ -37,9 +38,12 @@ class Batch:
 class Reader:
     """All sources of the settings."""
 
-    def __init__(self, config: Config, clock: Clock, saved: Positions, next_line_seq: int = 0) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, saved: Positions, next_line_seq: int = 0, marks: KmsgMarks | None = None
+    ) -> None:
         self._config = config
         self._clock = clock
+        self._marks = marks
         self._numbers = itertools.count(next_line_seq)
         self._last_number = next_line_seq - 1
         self._filesets: list[FileSet] = []
@@ -87,7 +91,7 @@ class Reader:
         record = RawBatch(
             run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
             boot_id=self._clock.boot_id, shipper_id=shipper_id, batch_seq=batch_seq, clock=self._clock.read(),
-            machine_id=config.machine_id or None, clock_claim=config.clock.claim, clock_samples=batch.samples,
+            machine_id=config.machine_id or None, clock_claim=self._clock.claim(), clock_samples=batch.samples,
             records=batch.lines, gaps=batch.gaps, source_attributes=self._attributes(batch),
         )  # fmt: skip
         return encode_batch(record)
@@ -98,7 +102,7 @@ class Reader:
         return Progress(
             run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
             boot_id=self._clock.boot_id, shipper_id=shipper_id, last_batch_seq=last_batch_seq,
-            clock=self._clock.read(), machine_id=config.machine_id or None, clock_claim=config.clock.claim,
+            clock=self._clock.read(), machine_id=config.machine_id or None, clock_claim=self._clock.claim(),
             sources=self.source_progress(),
         )  # fmt: skip
 
@@ -122,7 +126,7 @@ class Reader:
             self._filesets.append(FileSet(settings, start_at, saved))
         elif settings.type == "kmsg":
             name = settings.name or settings.path
-            self._rings.append(KernelRing(settings, start_at, self._clock.boot_id, saved.get(name)))
+            self._rings.append(KernelRing(settings, start_at, self._clock, saved.get(name), marks=self._marks))
         else:
             speaks_for_host = self._config.run in ("live", "drill")
             zone = self._clock.zone if speaks_for_host else no_zone

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka import errors as kafka_errors
 from kafka.future import Future
 
@@ -163,6 +163,17 @@ def connect(settings: KafkaSettings, **changes: Any) -> KafkaProducer:
     except kafka_errors.KafkaError as error:
         raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {describe(error)}") from None
     except OSError as error:
+        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {error}") from None
+
+
+def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
+    """A client that asks about topics. Raises SinkUnavailableError."""
+    try:
+        return KafkaAdminClient(
+            bootstrap_servers=addresses(settings), request_timeout_ms=5000, bootstrap_timeout_ms=4000,
+            **_security(settings),
+        )  # fmt: skip
+    except (kafka_errors.KafkaError, OSError) as error:
         raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {error}") from None
 
 

@@ -132,7 +132,7 @@ class NodeFold:
         return [*self._send(batch, out), *segments_of(batch, closed)]
 
     def _times(self, now_ns: int) -> tuple[When | None, NodeClock | None]:
-        """What times go by: the arrival where the clock cannot be right, else what is measured of it, if anything is."""
+        """What times go by: the arrival where the clock cannot be right, else what is measured of it, if at all."""
         state = self._state
         if state.clock_fault:
             return times.arrived(now_ns), None

@@ -353,7 +353,7 @@ def test_the_claim_of_the_reporter_is_not_applied_to_a_line_of_another_node() ->
     assert (other.node, other.clock_id, other.quality, other.aligned_time_unix_nano) == (
         "gamma", "gamma/wall", "holdover", T0,
     )  # fmt: skip
-    assert (other.lo_unix_nano, other.hi_unix_nano) == (T0 - DEFAULT_BOUND_NS, T0 + 1_000 + DEFAULT_BOUND_NS)
+    assert (other.lo_unix_nano, other.hi_unix_nano) == (T0 - DEFAULT_BOUND_NS, T0 + 1_000_000 + DEFAULT_BOUND_NS)
 
 
 def test_a_stamp_of_the_boot_clock_does_not_spoil_the_year_of_the_stamps_after_it() -> None:

@@ -7,7 +7,20 @@ import pytest
 
 from schemas import records
 from schemas.codec import tag_of
-from schemas.topics import BY_NAME, DAY_MS, EVENTS, INCIDENTS, PLACEMENT, RAW, TOPICS, VERDICTS, Topic, key_of
+from schemas.topics import (
+    BY_NAME,
+    CLOCK_BEACON,
+    DAY_MS,
+    EVENTS,
+    HOUR_MS,
+    INCIDENTS,
+    PLACEMENT,
+    RAW,
+    TOPICS,
+    VERDICTS,
+    Topic,
+    key_of,
+)
 
 EVERY = pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
 
@@ -87,3 +100,12 @@ def test_a_key_is_cluster_and_name_in_utf_8() -> None:
 def test_a_replay_never_meets_the_live_keys_nor_another_replay() -> None:
     keys = {key_of(run, run_id, "c", "n") for run, run_id in (("live", "a"), ("replay", "a"), ("replay", "b"))}
     assert len(keys) == 3
+
+
+def test_beacons_are_stamped_by_each_broker_and_gone_after_some_hours() -> None:
+    settings = CLOCK_BEACON.settings()
+
+    assert CLOCK_BEACON.partitions == 0  # one a broker
+    assert settings["message.timestamp.type"] == "LogAppendTime"
+    assert int(settings["retention.ms"]) <= 6 * HOUR_MS
+    assert int(settings["segment.ms"]) <= HOUR_MS

@@ -11,8 +11,9 @@ import pytest
 
 from schemas.records import ClockClaim, ClockReading, Progress, SourceProgress
 from shippers.agent import Agent
+from shippers.clock import Clock, HostClock
 from shippers.config import BatchSettings, ClockSettings, Config, SourceSettings, SpoolSettings
-from tests.shippers.fakes import FakeSink, append, eventually
+from tests.shippers.fakes import SECOND_NS, FakeSink, append, eventually
 
 STATIC = ClockReading(raw_ns=10, mono_ns=20, boottime_ns=30, wall_ns=40)
 
@@ -20,10 +21,10 @@ STATIC = ClockReading(raw_ns=10, mono_ns=20, boottime_ns=30, wall_ns=40)
 class Running:
     """An agent in a thread, with what it says."""
 
-    def __init__(self, config: Config, sink: FakeSink) -> None:
+    def __init__(self, config: Config, sink: FakeSink, clock: Clock | None = None) -> None:
         self.said: list[str] = []
         self.result: bool | BaseException | None = None
-        self.agent = Agent(config, sink, self.said.append)
+        self.agent = Agent(config, sink, self.said.append, clock)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -40,8 +41,8 @@ class Running:
 
 
 @contextmanager
-def running(config: Config, sink: FakeSink) -> Iterator[Running]:
-    run = Running(config, sink)
+def running(config: Config, sink: FakeSink, clock: Clock | None = None) -> Iterator[Running]:
+    run = Running(config, sink, clock)
     try:
         yield run
     finally:
@@ -208,6 +209,53 @@ def test_no_clock_of_this_host_enters_a_replay(config: Config, sink: FakeSink, l
 
 
 @pytest.mark.usefixtures("indian_host")
+def test_all_times_of_a_node_come_from_the_clock_that_the_agent_is_given(
+    config: Config, sink: FakeSink, log: Path
+) -> None:
+    ahead_ns = 10**18
+    append(log, "one\n")
+    clock = HostClock("other-boot", gettime=lambda clock_id: time.clock_gettime_ns(clock_id) + ahead_ns)
+    with running(config, sink, clock):
+        eventually(covered(sink), "progress")
+    now_ns = ahead_ns + time.time_ns()
+    batch, progress = sink.batches()[0], sink.progress()[-1]
+    walls = [
+        batch.clock.wall_ns, batch.records[0].observed_time_unix_nano, progress.clock.wall_ns,
+        progress.sources[0].read_through_unix_nano,
+    ]  # fmt: skip
+
+    assert all(now_ns - 60 * SECOND_NS < wall_ns < now_ns for wall_ns in walls)
+    for reading in (batch.clock, progress.clock):
+        assert min(reading.raw_ns, reading.mono_ns, reading.boottime_ns) > ahead_ns
+    assert (batch.boot_id, progress.boot_id) == ("other-boot", "other-boot")
+
+
+def test_the_claim_of_the_clock_is_in_every_record(config: Config, sink: FakeSink, log: Path) -> None:
+    claim = ClockClaim(offset_ns=0, bound_ns=7, by="chrony")
+    append(log, "one\n")
+    with running(config, sink, HostClock("b", claim=claim)):
+        eventually(covered(sink), "progress")
+
+    assert {record.clock_claim for record in sink.records()} == {claim}
+
+
+class DatedClaims(HostClock):
+    """Each claim says in its bound when it was made."""
+
+    def claim(self) -> ClockClaim:
+        return ClockClaim(offset_ns=0, bound_ns=self.raw_ns(), by="test")
+
+
+def test_a_progress_record_claims_what_holds_when_it_is_sent(config: Config, sink: FakeSink, log: Path) -> None:
+    append(log, "one\n")
+    with running(config, sink, DatedClaims("b")):
+        eventually(lambda: len(sink.progress()) > 2, "progress")
+
+    for progress in sink.progress():
+        assert progress.clock_claim is not None
+        assert progress.clock_claim.bound_ns >= progress.clock.raw_ns
+
+
 def test_the_zone_of_this_host_is_not_stated_where_the_settings_or_a_recording_speak(
     config: Config, sink: FakeSink, log: Path, tmp_path: Path
 ) -> None:
@@ -285,7 +333,7 @@ def test_a_full_disk_pauses_reading_says_so_once_and_loses_nothing(config: Confi
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
         try:
             eventually(lambda: run.said, "it is said")
-            eventually(lambda: sink.progress()[-1].sources[0].state == "off", "progress says so")
+            eventually(lambda: sink.progress() and latest(sink)[0].state == "off", "progress says so")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         eventually(lambda: len(sink.bodies()) == 501, "all lines")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from shippers.clock import HostClock
 from shippers.config import SourceSettings, StartAt
 from shippers.kmsg import KernelRing, parse_record
 from shippers.positions import SourcePosition
@@ -44,7 +45,7 @@ def record(sequence: int, text: str = "hello", micros: int = 999_000_000) -> byt
 def ring_of(
     device: FakeRing, start_at: StartAt = BEGINNING, boot: str = "boot1", saved: SourcePosition | None = None
 ) -> KernelRing:
-    return KernelRing(SETTINGS, start_at, boot, saved, device)
+    return KernelRing(SETTINGS, start_at, HostClock(boot), saved, device)
 
 
 def test_a_record_is_its_text_with_the_kernels_time_and_all_it_says_beside() -> None:
@@ -121,7 +122,7 @@ def test_start_at_end_passes_over_the_ring() -> None:
 
 def test_a_device_that_is_not_there_is_refused_with_a_reason(tmp_path: Path) -> None:
     settings = SourceSettings(name="kmsg", kind="kernel", type="kmsg", path=str(tmp_path / "kmsg"))
-    ring = KernelRing(settings, StartAt(), "boot1", None)
+    ring = KernelRing(settings, StartAt(), HostClock("boot1"), None)
     Passes().read(ring)
     progress = ring.progress()
 
@@ -130,7 +131,7 @@ def test_a_device_that_is_not_there_is_refused_with_a_reason(tmp_path: Path) -> 
 
 
 def test_the_device_of_this_machine_is_read_or_refused_with_advice() -> None:
-    ring = KernelRing(SETTINGS, StartAt(), "boot1", None)
+    ring = KernelRing(SETTINGS, StartAt(), HostClock("boot1"), None)
     read = Passes().read(ring)
     progress = ring.progress()
     ring.close()
