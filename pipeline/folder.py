@@ -38,6 +38,7 @@ from pipeline.manifest import (
 from pipeline.objects import holds_records, is_document, object_lines
 from pipeline.workers import TASK_BYTES, Workers
 from schemas import signals
+from schemas.clock_notes import read_record
 from schemas.names import printable
 from schemas.records import ClockClaim, ClockReading, Gap
 from schemas.zones import zone_offset_s
@@ -434,10 +435,13 @@ def _nodes(
         if not any(look.times.is_stamped for look in applications) or (shared and _only_snapshots(applications)):
             # Whatever the node says may concern a job of which nobody knows when it ran.
             sources = [_undated(source) if source.kind == "application" else source for source in sources]
+        record = clock_record_of(facts, folder)
+        last = read_record(record, reporter).notes[-1:] if record is not None else []
         plans.append(
             NodePlan(
-                reporter=reporter, boot_id=facts.boot_id, machine_id=facts.machine_id, clock=reading_of(facts),
-                claim=claim_of(facts), sources=sources, clock_record=clock_record_of(facts, folder),
+                reporter=reporter, boot_id=last[0].boot_id if last else facts.boot_id, machine_id=facts.machine_id,
+                clock=last[0].clock if last else reading_of(facts), claim=claim_of(facts), sources=sources,
+                clock_record=record,
             )
         )  # fmt: skip
     return plans

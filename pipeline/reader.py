@@ -6,7 +6,6 @@ from functools import cache, partial
 import msgspec
 from msgspec import Struct
 
-from pipeline.clock_record import notes_of
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header
 from pipeline.flight_files import dump_lines
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
@@ -14,8 +13,8 @@ from pipeline.logfiles import UnreadableFileError, open_log
 from pipeline.objects import object_lines, too_much
 from pipeline.worth_reading import worth_reading
 from schemas import signals
+from schemas.clock_notes import ATTRIBUTES, ClockNote, read_record
 from schemas.clock_notes import SOURCE as CLOCKS
-from schemas.clock_notes import ClockNote
 from schemas.lines import MAX_LINE_BYTES, body_of
 from schemas.records import Gap, Progress, RawBatch, RawLine, SourceProgress
 from schemas.selecting import Selector, selector
@@ -56,14 +55,14 @@ def records(
 def node_records(cluster: str, node: NodePlan, run: Run, run_id: str, on_read: OnRead | None = None) -> Iterator[Keyed]:
     """The batches of one node, then the progress that says "read to the end"."""
     key, seq, broken = key_of(run, run_id, cluster, node.reporter), 0, {}
-    node, notes, gaps = _with_clocks(node)
-    for note in notes:
-        seq += 1
-        yield Keyed(key=key, record=_clock_batch(cluster, node, note, seq, run, run_id))
-    if gaps:
-        seq += 1
-        gone = empty_batch(cluster, node)
-        yield Keyed(key=key, record=msgspec.structs.replace(gone, run=run, run_id=run_id, batch_seq=seq, gaps=gaps))
+    if node.clock_record is not None:
+        recorded = read_record(node.clock_record, node.reporter)
+        for seq, note in enumerate(recorded.notes, 1):
+            yield Keyed(key=key, record=_clock_batch(cluster, node, note, seq, run, run_id))
+        if recorded.gaps:
+            seq += 1
+            gone = msgspec.structs.replace(empty_batch(cluster, node), run=run, run_id=run_id, batch_seq=seq)
+            yield Keyed(key=key, record=msgspec.structs.replace(gone, gaps=recorded.gaps))
     # Applications first: what they say of their job decides where the node's own lines go.
     for source in sorted(node.sources, key=lambda source: source.kind != "application"):
         batch: list[RawLine] = []
@@ -83,27 +82,12 @@ def node_records(cluster: str, node: NodePlan, run: Run, run_id: str, on_read: O
     yield Keyed(key=key, record=_progress(cluster, node, seq, run, run_id, broken))
 
 
-def _with_clocks(node: NodePlan) -> tuple[NodePlan, list[ClockNote], list[Gap]]:
-    """The node as of the last note of its clocks, all notes, and what of the record cannot be read."""
-    notes: list[ClockNote] = []
-    gaps: list[Gap] = []
-    if node.clock_record is not None:
-        try:
-            notes.extend(notes_of(node.clock_record))
-        except UnreadableFileError as error:
-            reason = f"{error}; without it times of {node.reporter} are as its wall clock showed them"
-            gaps.append(Gap(source=node.clock_record.name, node=node.reporter, reason=reason))
-    if notes:
-        node = msgspec.structs.replace(node, boot_id=notes[-1].boot_id, clock=notes[-1].clock)
-    return node, notes, gaps
-
-
 def _clock_batch(cluster: str, node: NodePlan, note: ClockNote, seq: int, run: Run, run_id: str) -> RawBatch:
+    lines = note.lines(seq)
     return RawBatch(
         run=run, run_id=run_id, cluster=cluster, reporter=node.reporter, machine_id=node.machine_id,
         boot_id=note.boot_id, shipper_id=SHIPPER, batch_seq=seq, clock=note.clock, clock_samples=note.samples,
-        records=[note.kernel.as_line(seq)] if note.kernel is not None else [],
-        source_attributes={CLOCKS: {"kind": "kernel", "node": node.reporter}} if note.kernel is not None else {},
+        records=lines, source_attributes={CLOCKS: ATTRIBUTES} if lines else {},
     )  # fmt: skip
 
 

@@ -208,6 +208,8 @@ class Shipper:
         text += ["[kafka]", f"bootstrap = {quote(self._settings.bootstrap)}"]
         text += ["[spool]", f"dir = {quote(str(self.folder / 'spool'))}"]
         text += ["[clock]", "beacon = false", f"boot_id = {quote(node.boot_id)}"]
+        if node.clock_record is not None:
+            text.append(f"record = {quote(str(node.clock_record.absolute()))}")
         text += ["[clock.static]", *(f"{k} = {v}" for k, v in msgspec.structs.asdict(node.clock).items())]
         if node.claim is not None:
             text += ["[clock.claim]", *(f"{k} = {quote(v)}" for k, v in msgspec.structs.asdict(node.claim).items())]

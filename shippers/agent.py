@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from schemas.clock_notes import read_record
 from schemas.records import ClockSample, Progress
 from schemas.topics import key_of
 from shippers.beacon import Beacons
@@ -60,6 +61,7 @@ class Agent:
         if self._beacons is not None:
             self._beacons.start()
         try:
+            self._put_record()
             has_ended = False
             while not self._stopping.is_set() and not has_ended:
                 has_ended = self._pass()
@@ -69,6 +71,18 @@ class Agent:
         finally:
             self._reader.close()
             self._spool.close()
+
+    def _put_record(self) -> None:
+        """What was recorded of the clocks before, ahead of all lines; once."""
+        path = self._config.clock.record
+        if not path or self._spool.durable_seq:
+            return
+        recorded = read_record(Path(path), self._config.reporter)
+        following = self._reader.next_line_seq
+        for number, note in enumerate(recorded.notes, 1):
+            self._writer.put(Batch(note=note, lines=note.lines(number), samples=note.samples, next_line_seq=following))
+        if recorded.gaps:
+            self._writer.put(Batch(gaps=recorded.gaps, next_line_seq=following))
 
     def _pass(self) -> bool:
         """Read what is new once. Whether a recorded run has been read to its end."""

@@ -65,7 +65,9 @@ class SpoolSettings(_Table, frozen=True, kw_only=True):
 
 
 class ClockSettings(_Table, frozen=True, kw_only=True):
-    """The clock of this node and what is claimed of it. With `static` no host clock enters a record (replay)."""
+    """The clock of this node and what is claimed of it. With `static` no host clock enters a record (replay);
+    `record` is a file with what was recorded of it before (`schemas.clock_notes`), which is sent first.
+    """
 
     claim: ClockClaim | None = None
     static: ClockReading | None = None
@@ -73,6 +75,7 @@ class ClockSettings(_Table, frozen=True, kw_only=True):
     beacon: bool = True
     beacon_interval_ms: int = 1000
     kmsg_marker: bool = False
+    record: str = ""
 
 
 class SourceSettings(_Table, frozen=True, kw_only=True):

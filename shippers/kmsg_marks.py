@@ -10,12 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from schemas.clock_notes import MARK, around
 from shippers.clock import Clock
 
 EVERY_NS: Final = 60 * 10**9
-RAW_BEFORE: Final = "clock.raw_before_ns"
-RAW_AFTER: Final = "clock.raw_after_ns"
-MARK: Final = "rootrank: clock mark"
 KMSG: Final = Path("/dev/kmsg")
 _WAITING: Final = 8  # marks that were written and not read back: the ring may have overwritten them
 _DEBUG: Final = "<7>"
@@ -55,7 +53,7 @@ class KmsgMarks:
             why = f"{KMSG}: {error.strerror}"
             self._tell(f"no marks in the kernel log: {why}; run as root, or set [clock] kmsg_marker = false")
             return
-        self._waiting[text] = {RAW_BEFORE: str(before_ns), RAW_AFTER: str(after_ns)}
+        self._waiting[text] = around(before_ns, after_ns)
         while len(self._waiting) > _WAITING:
             del self._waiting[next(iter(self._waiting))]
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from schemas.clock_notes import ATTRIBUTES, ClockNote
+from schemas.clock_notes import SOURCE as CLOCKS
 from schemas.records import ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
 from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
@@ -29,10 +31,11 @@ class Batch:
     positions: Positions = field(default_factory=dict)
     size: int = 0
     next_line_seq: int = 0
+    note: ClockNote | None = None
 
     def is_worth_sending(self) -> bool:
         """Whether it holds more than positions."""
-        return bool(self.lines or self.gaps or self.samples)
+        return bool(self.lines or self.gaps or self.samples or self.note)
 
 
 class Reader:
@@ -87,10 +90,11 @@ class Reader:
 
     def encode(self, batch: Batch, shipper_id: str, batch_seq: int) -> bytes:
         """The batch as it goes over the wire."""
-        config = self._config
+        config, note = self._config, batch.note
         record = RawBatch(
             run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
-            boot_id=self._clock.boot_id, shipper_id=shipper_id, batch_seq=batch_seq, clock=self._clock.read(),
+            boot_id=note.boot_id if note else self._clock.boot_id, shipper_id=shipper_id, batch_seq=batch_seq,
+            clock=note.clock if note else self._clock.read(),
             machine_id=config.machine_id or None, clock_claim=self._clock.claim(), clock_samples=batch.samples,
             records=batch.lines, gaps=batch.gaps, source_attributes=self._attributes(batch),
         )  # fmt: skip
@@ -171,7 +175,8 @@ class Reader:
 
     def _attributes(self, batch: Batch) -> dict[str, dict[str, str]]:
         named = {line.source for line in batch.lines}
-        return {source.name: source.attributes for source in self._all() if source.name in named}
+        said = {source.name: source.attributes for source in self._all() if source.name in named}
+        return {**said, CLOCKS: ATTRIBUTES} if batch.note is not None and named else said
 
     def _all(self) -> Iterator[Source]:
         yield from self._rings

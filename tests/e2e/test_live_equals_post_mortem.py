@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from pipeline.diagnose import diagnose
+from pipeline.drill.generate import Options, incident, write
 from pipeline.engine import Engine
 from pipeline.folder import plan
 from pipeline.reader import node_records
@@ -27,6 +28,16 @@ def test_a_replay_through_real_shippers_gives_the_incident_of_the_post_mortem(
     fleet.wait_final("equal", expected(folder))
     fleet.assert_lines_once("equal", line_count(folder))
     fleet.assert_revisions_once("equal")
+
+
+def test_recorded_clocks_are_used_by_both(fleet: Fleet, tmp_path: Path) -> None:
+    """Wall clocks that are off and stepped by seconds, undone by the record of each node's clocks."""
+    write(incident(Options(seed=41, chain="C10", ranks=16, beacons=True, skew_s=5.0)), tmp_path / "made")
+    folder = as_cluster(tmp_path / "made" / "logs", tmp_path / "recorded", "recorded")
+
+    Playing(fleet, folder).wait_done()
+
+    fleet.wait_final("recorded", expected(folder))
 
 
 @pytest.mark.parametrize("order", ["first node first", "last node first", "nodes in turn"])

@@ -3,11 +3,12 @@ import re
 
 import pytest
 
+from schemas.clock_notes import MARK, MARKS
 from schemas.records import RawLine
 from shippers.clock import HostClock
 from shippers.config import SourceSettings, StartAt
 from shippers.kmsg import KernelRing
-from shippers.kmsg_marks import EVERY_NS, MARK, RAW_AFTER, RAW_BEFORE, KmsgMarks
+from shippers.kmsg_marks import EVERY_NS, KmsgMarks
 from tests.lines.reading import events_of
 from tests.shippers.fakes import Passes
 from tests.shippers.test_kmsg import FakeRing
@@ -143,4 +144,4 @@ def test_the_device_of_this_machine_gives_a_mark_back_or_is_refused_with_advice(
     if said:
         assert "run as root" in said[0]
     elif is_read:
-        assert [line for line in lines if RAW_BEFORE in line.attributes and RAW_AFTER in line.attributes]
+        assert [line for line in lines if all(name in line.attributes for name in MARKS)]
