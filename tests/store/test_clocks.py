@@ -149,7 +149,3 @@ def test_the_query_shows_the_worst_clock_first_in_units_for_people(store: Store)
     assert [row["node"] for row in answer] == ["n2", "n5", "n1"]
     shown = [float(answer[1][name]) for name in ("wall_offset_ms", "bound_ms", "drift_ppm")]
     assert shown == [-2.113482, 5.001, -18.25]
-        -2.113482,
-        5.001,
-        -18.25,
-    ]
