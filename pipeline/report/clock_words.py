@@ -27,11 +27,11 @@ def bound(ns: int | None) -> str:
 
 
 def drift(ppb: int | None) -> str:
-    """`-1.84 ppm`; nothing where it is not known."""
+    """`-1.8 ppm`; nothing where it is not known."""
     if ppb is None:
         return ""
     ppm = ppb / 1_000
-    return f"{ppm:+.2f} ppm" if abs(ppm) < 1_000 else f"{ppm:+.2g} ppm"
+    return f"{ppm:+.1f} ppm" if abs(ppm) < 1_000 else f"{ppm:+.2g} ppm"
 
 
 def ago(seconds: int) -> str:

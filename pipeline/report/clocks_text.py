@@ -14,9 +14,10 @@ from pipeline.web.answers import ClockListing, NodeClock
 _STYLES: Final = {"good": "green", "holdover": "yellow", "stepped": "yellow", "none": "bold red", "silent": "bold red"}
 # Broker, epoch and age fit beside the rest from here on.
 _WIDE: Final = 104
+_JUMP: Final = 17
 # Head, width, whether numbers stand right in it.
 _COLUMNS: Final = (
-    ("clock", 8, False), ("wall off by", 11, True), ("bound", 9, True), ("drift", 10, True), ("last jump", 17, True),
+    ("clock", 8, False), ("wall off by", 13, True), ("bound", 9, True), ("drift", 10, True), ("last jump", _JUMP, True),
 )  # fmt: skip
 _MORE: Final = (("broker", 6, True), ("epoch", 5, True), ("told", 10, True))
 
@@ -42,18 +43,26 @@ def _lines(listing: ClockListing, width: int, color: bool) -> Iterator[str]:
             yield from (_painted(line, "bold", color) for line in wrap(name, width))
             name = ""
         yield _row((name, "bold"), _cells(clock)[: len(columns)], names, columns, color)
-        if reason := clock_words.why(clock):
-            yield from (_painted(f"  {line}", "dim", color) for line in wrap(reason, width - 2))
+        for remark in (clock_words.why(clock), _jumped(clock)[1]):
+            yield from (_painted(f"  {line}", "dim", color) for line in wrap(remark, width - 2))
     if listing.clocks:
         yield ""
     for line in clock_words.fleet_lines(listing):
         yield from wrap(line, width)
 
 
-def _cells(clock: NodeClock) -> list[Cell]:
+def _jumped(clock: NodeClock) -> tuple[str, str]:
+    """The last jump as it fits its column, and what of it does not."""
     jumped = clock_words.jump(clock)
-    if clock.last_wall_step_age_s is not None:
-        jumped += f", {clock_words.ago(clock.last_wall_step_age_s)} ago"
+    if clock.last_wall_step_age_s is None:
+        return jumped, ""
+    ago = f"{clock_words.ago(clock.last_wall_step_age_s)} ago"
+    whole = f"{jumped}, {ago}"
+    return (whole, "") if len(whole) <= _JUMP else (jumped, f"the wall clock jumped {ago}")
+
+
+def _cells(clock: NodeClock) -> list[Cell]:
+    jumped, _ = _jumped(clock)
     return [
         (clock.state, _STYLES[clock.state]),
         (clock_words.signed(clock.wall_offset_ns), ""),

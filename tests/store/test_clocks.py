@@ -1,5 +1,6 @@
 """Clock segments in the store: the newest of each node, jumps, and events that are aligned again."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from tests.store.seed import NS, T0, segment, timed, unmeasured
 
 pytestmark = pytest.mark.clickhouse
 replace = msgspec.structs.replace
+ROOT = Path(__file__).parents[2]
 COLUMNS = ("aligned", "lo", "hi", "u99", "quality", "epoch", "broker", "realigned")
 ALIGNED = (
     "SELECT toUnixTimestamp64Nano(assumeNotNull(aligned_time)), toUnixTimestamp64Nano(lo_time), "
@@ -149,3 +151,15 @@ def test_the_query_shows_the_worst_clock_first_in_units_for_people(store: Store)
     assert [row["node"] for row in answer] == ["n2", "n5", "n1"]
     shown = [float(answer[1][name]) for name in ("wall_offset_ms", "bound_ms", "drift_ppm")]
     assert shown == [-2.113482, 5.001, -18.25]
+
+
+def test_the_example_in_the_documentation_shows_what_was_learned_later(store: Store) -> None:
+    text = (ROOT / "docs" / "clocks.md").read_text(encoding="utf-8")
+    example = text.partition("```sql\n")[2].partition("```")[0]
+    put(store, seed.event_batch([timed(1, 3 * NS, broker=None), timed(2, 40 * NS)]), segment())
+    rows = queries.ask(store, example).objects()
+    assert [(row["event_id"], row["realigned"]) for row in rows] == [("e000001", True), ("e000002", False)]
+    assert rows[0]["lo_time"] == "2026-03-01 10:00:02.999400000"
+    assert rows[0]["hi_time"] == "2026-03-01 10:00:03.000601000"
+    assert rows[0]["stored_lo_time"] == "2026-03-01 10:00:00.000000000"
+    assert rows[1]["lo_time"] == rows[1]["stored_lo_time"]

@@ -42,12 +42,25 @@ async def test_a_row_says_offset_drift_bound_quality_and_last_jump_in_eighty_col
 
     assert code == 1
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith("alpha/")}
-    assert rows["alpha/gpu-021"].split()[1:] == ["holdover", "-204", "µs", "±", "4.01", "ms", "+9.31", "ppm", "-"]
-    assert "-5 s, " in rows["alpha/gpu-013"]
+    assert rows["alpha/gpu-021"].split()[1:] == ["holdover", "-204", "µs", "±", "4.01", "ms", "+9.3", "ppm", "-"]
+    assert rows["alpha/gpu-013"].split()[-2:] == ["-5", "s"]
+    assert "  the wall clock jumped " in out
     assert "  no beacon was acknowledged for 90 s" in out
     assert "41 nodes: 38 good, 1 holdover, 1 stepped, 1 none" in out
     assert max(map(len, out.splitlines())) <= 80
     assert "\x1b" not in out
+
+
+async def test_a_recent_jump_stands_in_its_row_and_a_clock_of_1970_does_not_break_the_table(serve: Serve) -> None:
+    began = (time.time_ns() // S - 20) * S
+    unset = segment("gpu-1970", wall_offset_ns=began, b_ppb=-100_000, wall_step_ns=-5 * S, a_ns=began)
+    async with serve(feed_of(unset)) as url:
+        _, out, _ = await ask("--url", url)
+
+    row = next(line for line in out.splitlines() if line.startswith("gpu-1970"))
+    assert "days  ± 655 µs -100.0 ppm" in row
+    assert row.endswith(" s ago")
+    assert len(row) == 80
 
 
 async def test_only_bad_ones_where_asked_for_and_the_whole_fleet_in_a_line(serve: Serve) -> None:
