@@ -8,6 +8,11 @@ from pipeline.web.answers import ClockListing, NodeClock
 
 NAMED: Final = 5
 _REASON: Final = 200
+_PLAIN: Final = {
+    "none": "not measured",
+    "holdover": "no fresh beacon",
+    "stepped": "its clock or the broker's has jumped",
+}
 NONE_YET: Final = (
     "Shippers send them to the topic clock.beacon unless their settings say clock.beacon = false, and `rootrank "
     "worker` measures clocks with them. `rootrank-shipper check --config node.toml` on a node says what is wrong there."
@@ -50,9 +55,9 @@ def jump(clock: NodeClock) -> str:
 def why(clock: NodeClock) -> str:
     """Why a clock is not good, as far as it is known."""
     if clock.state == "silent":
-        return f"nothing told for {ago(clock.age_s)}: the node is off, or its shipper has stopped"
-    reason = shortened(clock.reason, _REASON)
-    return reason or ("not measured" if clock.state == "none" else "")
+        since = ago(clock.age_s)
+        return f"nothing told for {since}: the node is off, its shipper has stopped, or no beacon came for hours"
+    return shortened(clock.reason, _REASON) or _PLAIN.get(clock.state, "")
 
 
 def name_of(clock: NodeClock) -> str:

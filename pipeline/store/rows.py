@@ -130,8 +130,8 @@ def _events(batch: r.EventBatch, delivery: Delivery) -> Iterator[TableRow]:
         yield tables.EVENTS, (
             *head, e.event_id, day(observed_ns), e.name, e.node, batch.boot_id, machine_id, batch.shipper_id, batch_seq,
             e.source, e.generation, unsigned(e.offset), optional_unsigned(e.line_no), unsigned(e.seq), e.body,
-            e.clock_id, signed(e.raw_ns), signed(e.monotonic_raw_ns), unsigned(e.resolution_ns), observed_ns,
-            optional_time_ns(e.aligned_time_unix_nano), time_ns(e.lo_unix_nano), time_ns(e.hi_unix_nano),
+            e.clock_id, signed(e.raw_ns), signed(e.monotonic_raw_ns), unsigned(e.monotonic_raw_width_ns),
+            observed_ns, optional_time_ns(e.aligned_time_unix_nano), time_ns(e.lo_unix_nano), time_ns(e.hi_unix_nano),
             optional_unsigned(e.u99_ns), unsigned(e.clock_epoch, 32), signed(e.reference_broker, 32), e.quality,
             e.severity, SEVERITY_NUMBER[e.severity], e.label, e.role, e.scope, *identifiers(e.subject), e.attributes,
             unsigned(e.count), version,

@@ -37,9 +37,9 @@ EVENTS: Final = Table(
     columns=(
         *_columns(
             "run run_id cluster reporter event_id day name node boot_id machine_id shipper_id batch_seq source "
-            "generation offset line_no seq body clock_id raw_ns monotonic_raw_ns resolution_ns observed_time "
-            "aligned_time lo_time hi_time u99_ns clock_epoch reference_broker quality severity severity_number label "
-            "role scope"
+            "generation offset line_no seq body clock_id raw_ns monotonic_raw_ns monotonic_raw_width_ns "
+            "observed_time aligned_time lo_time hi_time u99_ns clock_epoch reference_broker quality severity "
+            "severity_number label role scope"
         ),
         *(f"subject_{name}" for name in SUBJECT),
         *_columns("attributes count version"),

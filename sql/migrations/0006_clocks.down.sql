@@ -8,7 +8,7 @@ DROP TABLE IF EXISTS clocks_rows;
 DROP TABLE IF EXISTS clock_segments_rows;
 DROP VIEW IF EXISTS events_live;
 DROP VIEW IF EXISTS events;
-ALTER TABLE events_rows DROP COLUMN IF EXISTS resolution_ns, DROP COLUMN IF EXISTS monotonic_raw_ns;
+ALTER TABLE events_rows DROP COLUMN IF EXISTS monotonic_raw_width_ns, DROP COLUMN IF EXISTS monotonic_raw_ns;
 CREATE VIEW IF NOT EXISTS events AS
 SELECT * EXCEPT (version, stored_at)
 FROM events_rows FINAL

@@ -113,8 +113,8 @@ CREATE OR REPLACE VIEW clocks_live AS SELECT * FROM clocks WHERE run = 'live';
 ALTER TABLE events_rows
     ADD COLUMN IF NOT EXISTS monotonic_raw_ns Nullable(Int64) CODEC(ZSTD(1))
         COMMENT 'CLOCK_MONOTONIC_RAW of the reporter in this boot; null: not known' AFTER raw_ns,
-    ADD COLUMN IF NOT EXISTS resolution_ns UInt64 CODEC(ZSTD(1))
-        COMMENT 'the line was written from raw_ns to so much later' AFTER monotonic_raw_ns;
+    ADD COLUMN IF NOT EXISTS monotonic_raw_width_ns UInt64 CODEC(ZSTD(1))
+        COMMENT 'it was then or up to so much later' AFTER monotonic_raw_ns;
 
 CREATE OR REPLACE VIEW events AS
 SELECT * EXCEPT (version, stored_at)
@@ -123,49 +123,92 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE OR REPLACE VIEW events_live AS SELECT * FROM events WHERE run = 'live';
 
--- Every event with its time and bounds by the segment that holds at its raw time: of the broker it was aligned with, and
--- where it was not, of the one whose segment began last (of equal ones the lowest number). Where none holds, the stored
--- values stand. All in whole ns, rounded down; the line was written from the raw time to resolution_ns later.
+-- Every event with its time and bounds by the segments that hold at both ends of its raw time: of the broker it was
+-- aligned with, and where it was not, of the one whose segment began last (of equal ones the lowest number). Where none
+-- holds the stored values stand; so they do where both are certain and cannot both be (a line of an earlier boot that
+-- was read in this one). All in whole ns, quotients rounded down.
 CREATE OR REPLACE VIEW events_aligned AS
+WITH
+    segments AS
+    (
+        SELECT
+            run, run_id, cluster, node, boot_id, broker_id, t_from_raw_ns, t_to_raw_ns, epoch, toInt128(a_ns) AS a,
+            toInt128(b_ppb) AS b, lo_ns, hi_ns, u99_ns, indexOf(['good', 'holdover', 'stepped'], quality) AS badness
+        FROM clock_segments
+        WHERE quality != 'none' AND broker_id >= 0
+    ),
+    followed AS
+    (
+        SELECT
+            *, 1 AS found, arrayJoin([broker_id, -2]) AS by_broker,
+            toInt128(t_from_raw_ns) * 4294967296 + (2147483647 - toInt64(broker_id)) AS by_raw
+        FROM
+        (
+            SELECT
+                *,
+                leadInFrame((t_from_raw_ns, t_to_raw_ns, epoch, a, b, lo_ns, hi_ns, u99_ns, badness)) OVER
+                (
+                    PARTITION BY run, run_id, cluster, node, boot_id, broker_id ORDER BY t_from_raw_ns
+                    ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING
+                ) AS next
+            FROM segments
+        )
+    ),
+    joined AS
+    (
+        SELECT
+            e.*, s.found AS found, s.broker_id AS s_broker,
+            (s.t_from_raw_ns, s.t_to_raw_ns, s.epoch, s.a, s.b, s.lo_ns, s.hi_ns, s.u99_ns, s.badness) AS first,
+            if(e.raw_to < s.t_to_raw_ns, first, s.next) AS last,
+            if(e.raw_middle < s.t_to_raw_ns, first, s.next) AS middle
+        FROM
+        (
+            SELECT
+                *, ifNull(reference_broker, -2) AS by_broker,
+                toInt128(ifNull(monotonic_raw_ns, -9223372036854775808)) AS raw_from,
+                raw_from + monotonic_raw_width_ns AS raw_to,
+                raw_from + intDiv(monotonic_raw_width_ns, 2) AS raw_middle,
+                raw_from * 4294967296 + 4294967295 AS by_raw
+            FROM events
+        ) AS e
+        ASOF LEFT JOIN followed AS s
+        ON e.run = s.run AND e.run_id = s.run_id AND e.cluster = s.cluster AND e.reporter = s.node
+            AND e.boot_id = s.boot_id AND e.by_broker = s.by_broker AND e.by_raw >= s.by_raw
+    ),
+    placed AS
+    (
+        SELECT
+            *,
+            first.5 * (raw_from - first.1) AS first_gain, last.5 * (raw_to - last.1) AS last_gain,
+            middle.5 * (raw_middle - middle.1) AS middle_gain,
+            first.4 + intDiv(first_gain - if(first_gain < 0, 999999999, 0), 1000000000) AS first_offset,
+            last.4 + intDiv(last_gain - if(last_gain < 0, 999999999, 0), 1000000000) AS last_offset,
+            middle.4 + intDiv(middle_gain - if(middle_gain < 0, 999999999, 0), 1000000000) AS middle_offset,
+            raw_from + least(first_offset + first.6, last_offset + last.6) AS lo,
+            raw_to + greatest(first_offset + first.7, last_offset + last.7) AS hi,
+            least(greatest(raw_middle + middle_offset, lo), hi) AS best,
+            monotonic_raw_ns IS NOT NULL AND found = 1 AND raw_from < first.2 AND raw_to >= last.1 AND raw_to < last.2
+                AND raw_middle >= middle.1 AND (reference_broker IS NULL
+                OR (lo <= toUnixTimestamp64Nano(hi_time) AND hi >= toUnixTimestamp64Nano(lo_time))) AS realigned
+        FROM joined
+    )
 SELECT
-    e.run AS run, e.run_id AS run_id, e.cluster AS cluster, e.reporter AS reporter, e.event_id AS event_id,
-    e.day AS day, e.name AS name, e.node AS node, e.boot_id AS boot_id, e.source AS source, e.line_no AS line_no,
-    e.severity AS severity, e.label AS label, e.role AS role, e.subject_rank AS subject_rank, e.body AS body,
-    e.monotonic_raw_ns AS monotonic_raw_ns,
-    ifNull(s.found = 1 AND e.monotonic_raw_ns < s.t_to_raw_ns, false) AS realigned,
-    toInt128(e.monotonic_raw_ns) + s.a_ns + intDiv(
-        toInt128(s.b_ppb) * (toInt128(e.monotonic_raw_ns) - s.t_from_raw_ns)
-            - if((s.b_ppb < 0) != (e.monotonic_raw_ns < s.t_from_raw_ns), 999999999, 0), 1000000000) AS reference_ns,
-    if(realigned, fromUnixTimestamp64Nano(toInt64(least(greatest(
-        reference_ns, 0), 9223372036854775807)), 'UTC'), e.aligned_time) AS aligned_time,
-    if(realigned, fromUnixTimestamp64Nano(toInt64(least(greatest(
-        reference_ns + s.lo_ns, 0), 9223372036854775807)), 'UTC'), e.lo_time) AS lo_time,
-    if(realigned, fromUnixTimestamp64Nano(toInt64(least(greatest(
-        reference_ns + s.hi_ns + e.resolution_ns, 0), 9223372036854775807)), 'UTC'), e.hi_time) AS hi_time,
-    if(realigned, s.u99_ns, e.u99_ns) AS u99_ns,
-    if(realigned, s.quality, e.quality) AS quality,
-    if(realigned, s.epoch, e.clock_epoch) AS clock_epoch,
-    if(realigned, s.broker_id, e.reference_broker) AS reference_broker,
-    e.aligned_time AS stored_aligned_time, e.lo_time AS stored_lo_time, e.hi_time AS stored_hi_time,
-    e.quality AS stored_quality
-FROM
-(
-    SELECT
-        *, ifNull(reference_broker, -2) AS by_broker,
-        toInt128(ifNull(monotonic_raw_ns, -9223372036854775808)) * 4294967296 + 4294967295 AS by_raw
-    FROM events
-) AS e
-ASOF LEFT JOIN
-(
-    SELECT
-        run, run_id, cluster, node, boot_id, broker_id, t_from_raw_ns, t_to_raw_ns, epoch, a_ns, b_ppb, lo_ns, hi_ns,
-        u99_ns, quality, 1 AS found, arrayJoin([broker_id, -2]) AS by_broker,
-        toInt128(t_from_raw_ns) * 4294967296 + (2147483647 - toInt64(broker_id)) AS by_raw
-    FROM clock_segments
-    WHERE quality != 'none' AND broker_id >= 0
-) AS s
-ON e.run = s.run AND e.run_id = s.run_id AND e.cluster = s.cluster AND e.reporter = s.node AND e.boot_id = s.boot_id
-    AND e.by_broker = s.by_broker AND e.by_raw >= s.by_raw
+    run, run_id, cluster, reporter, event_id, day, name, node, boot_id, source, line_no, severity, label, role,
+    subject_node, subject_rank, subject_pci_bus_id, count, body, monotonic_raw_ns, monotonic_raw_width_ns,
+    realigned,
+    if(realigned, fromUnixTimestamp64Nano(toInt64(least(greatest(best, 0), 9223372036854775807)), 'UTC'),
+        t.aligned_time) AS aligned_time,
+    if(realigned, fromUnixTimestamp64Nano(toInt64(least(greatest(lo, 0), 9223372036854775807)), 'UTC'),
+        t.lo_time) AS lo_time,
+    if(realigned, fromUnixTimestamp64Nano(toInt64(least(greatest(hi, 0), 9223372036854775807)), 'UTC'),
+        t.hi_time) AS hi_time,
+    if(realigned, middle.8 + intDiv(monotonic_raw_width_ns, 2), t.u99_ns) AS u99_ns,
+    if(realigned, ['good', 'holdover', 'stepped'][greatest(first.9, last.9)], t.quality) AS quality,
+    if(realigned, last.3, t.clock_epoch) AS clock_epoch,
+    if(realigned, s_broker, t.reference_broker) AS reference_broker,
+    t.aligned_time AS stored_aligned_time, t.lo_time AS stored_lo_time, t.hi_time AS stored_hi_time,
+    t.quality AS stored_quality
+FROM placed AS t
 SETTINGS join_algorithm = 'full_sorting_merge', join_use_nulls = 0;
 
 CREATE OR REPLACE VIEW events_aligned_live AS SELECT * FROM events_aligned WHERE run = 'live';

@@ -152,8 +152,9 @@ def unmeasured(node: str = "n2", *, at_s: int = 0, run: Run = "live") -> r.Clock
     return msgspec.structs.replace(told, hi_ns=0, reason="no beacon was acknowledged for 90 s")
 
 
-def timed(number: int, raw_ns: int | None, *, broker: int | None = 1, resolution_ns: int = 0) -> r.Event:
-    """An event with the reading of the raw clock that belongs to it."""
+def timed(number: int, raw_ns: int | None, *, broker: int | None = 1, width_ns: int = 0) -> r.Event:
+    """An event with the reading of the raw clock that belongs to it, stored with bounds of minutes."""
     return msgspec.structs.replace(
-        event(number), monotonic_raw_ns=raw_ns, reference_broker=broker, resolution_ns=resolution_ns
-    )
+        event(number), monotonic_raw_ns=raw_ns, reference_broker=broker, monotonic_raw_width_ns=width_ns,
+        lo_unix_nano=T0 - 60 * NS, hi_unix_nano=T0 + 120 * NS,
+    )  # fmt: skip

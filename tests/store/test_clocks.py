@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from pipeline.core.clocks.node import NodeClock
+from pipeline.core.segments import segments_of
 from pipeline.store import queries
 from pipeline.store.clickhouse import Store
 from pipeline.store.queries import load_query, run_query
@@ -17,6 +19,7 @@ from tests.store.seed import NS, T0, segment, timed, unmeasured
 pytestmark = pytest.mark.clickhouse
 replace = msgspec.structs.replace
 ROOT = Path(__file__).parents[2]
+QUALITIES = ("good", "holdover", "stepped")
 COLUMNS = ("aligned", "lo", "hi", "u99", "quality", "epoch", "broker", "realigned")
 ALIGNED = (
     "SELECT toUnixTimestamp64Nano(assumeNotNull(aligned_time)), toUnixTimestamp64Nano(lo_time), "
@@ -29,12 +32,21 @@ def aligned(store: Store) -> list[dict[str, Any]]:
     return [dict(zip(COLUMNS, row, strict=True)) for row in store.rows(ALIGNED)]
 
 
-def by_segment(s: r.ClockSegment, raw_ns: int, resolution_ns: int = 0) -> dict[str, Any]:
+def by_segment(s: r.ClockSegment, raw_ns: int, width_ns: int = 0, last: r.ClockSegment | None = None) -> dict[str, Any]:
     """What the contract says of a reading: written here once more, in Python's integers."""
-    reference = raw_ns + s.a_ns + s.b_ppb * (raw_ns - s.t_from_raw_ns) // NS
+    last = last or s
+
+    def offset(of: r.ClockSegment, at_ns: int) -> int:
+        return of.a_ns + of.b_ppb * (at_ns - of.t_from_raw_ns) // NS
+
+    end, middle = raw_ns + width_ns, raw_ns + width_ns // 2
+    lo = raw_ns + min(offset(s, raw_ns) + s.lo_ns, offset(last, end) + last.lo_ns)
+    hi = end + max(offset(s, raw_ns) + s.hi_ns, offset(last, end) + last.hi_ns)
+    best = s if middle < s.t_to_raw_ns else last
     return {
-        "aligned": reference, "lo": reference + s.lo_ns, "hi": reference + s.hi_ns + resolution_ns, "u99": s.u99_ns,
-        "quality": s.quality, "epoch": s.epoch, "broker": s.broker_id, "realigned": True,
+        "aligned": min(max(middle + offset(best, middle), lo), hi), "lo": lo, "hi": hi,
+        "u99": best.u99_ns + width_ns // 2, "quality": max(s.quality, last.quality, key=QUALITIES.index),
+        "epoch": last.epoch, "broker": s.broker_id, "realigned": True,
     }  # fmt: skip
 
 
@@ -48,9 +60,32 @@ def stored(e: r.Event) -> dict[str, Any]:
 def test_an_event_is_aligned_again_to_the_ns_by_the_segment_of_its_raw_time(store: Store) -> None:
     first, second = segment(a_ns=T0 + 7), segment(at_s=16, a_ns=T0 + 500, b_ppb=-1_841, epoch=3, quality="stepped")
     raws = [0, 3 * NS + 1, 16 * NS - 1, 16 * NS, 16 * NS + 1, 31 * NS + 999_999_999]
-    put(store, first, second, seed.event_batch([timed(i, raw, resolution_ns=i) for i, raw in enumerate(raws)]))
-    expected = [by_segment(first if raw < 16 * NS else second, raw, i) for i, raw in enumerate(raws)]
-    assert aligned(store) == expected
+    put(store, first, second, seed.event_batch([timed(i, raw) for i, raw in enumerate(raws)]))
+    assert aligned(store) == [by_segment(first if raw < 16 * NS else second, raw) for raw in raws]
+
+
+def test_a_stamp_that_leaves_digits_out_is_bounded_by_the_segments_of_both_its_ends(store: Store) -> None:
+    first, second = segment(a_ns=T0 + 7, b_ppb=-3), segment(at_s=16, a_ns=T0 - 900_000, b_ppb=77, epoch=3)
+    second = replace(second, quality="holdover")
+    spans = [(2 * NS, NS), (15 * NS + 400_000_000, NS), (15 * NS + 600_000_001, NS + 3), (30 * NS, 2 * NS - 1)]
+    events = [timed(i, raw, width_ns=width) for i, (raw, width) in enumerate(spans)]
+    put(store, first, second, seed.event_batch([*events, timed(4, 31 * NS, width_ns=NS)]))
+    assert aligned(store) == [
+        by_segment(first, *spans[0]), by_segment(first, *spans[1], second), by_segment(first, *spans[2], second),
+        by_segment(second, *spans[3]), stored(timed(4, 31 * NS)),
+    ]  # fmt: skip
+
+
+def test_between_ends_far_apart_the_stored_bounds_stand_where_no_end_knows_the_middle(store: Store) -> None:
+    put(store, segment(), segment(at_s=16), segment(at_s=32), seed.event_batch([timed(1, 15 * NS, width_ns=18 * NS)]))
+    assert aligned(store) == [stored(timed(1, 0))]
+
+
+def test_what_contradicts_the_stored_bounds_is_of_another_boot_and_aligns_nothing(store: Store) -> None:
+    """A shipper reads the end of the last boot's log: its raw times are of that boot, its batches of this one."""
+    later = segment(a_ns=T0 + 3_600 * NS)
+    put(store, later, seed.event_batch([timed(1, 4 * NS), timed(2, 4 * NS, broker=None)]))
+    assert aligned(store) == [stored(timed(1, 0)), by_segment(later, 4 * NS)]
 
 
 def test_where_no_segment_holds_the_stored_bounds_stand(store: Store) -> None:
@@ -161,5 +196,27 @@ def test_the_example_in_the_documentation_shows_what_was_learned_later(store: St
     assert [(row["event_id"], row["realigned"]) for row in rows] == [("e000001", True), ("e000002", False)]
     assert rows[0]["lo_time"] == "2026-03-01 10:00:02.999400000"
     assert rows[0]["hi_time"] == "2026-03-01 10:00:03.000601000"
-    assert rows[0]["stored_lo_time"] == "2026-03-01 10:00:00.000000000"
+    assert rows[0]["stored_lo_time"] == "2026-03-01 09:59:00.000000000"
     assert rows[1]["lo_time"] == rows[1]["stored_lo_time"]
+
+
+def test_sql_aligns_as_align_does_once_the_segments_are_closed(store: Store) -> None:
+    """80 s of beacons with uneven delays; then moments within a segment, and over the edge of two."""
+    clock, closed = NodeClock(), []
+    for second in range(80):
+        t0_ns = second * NS + second * second * 37_003
+        broker_ns = T0 + t0_ns + t0_ns * 23_700 // NS + 200_000 + second * 7_919 % 300_000
+        sample = r.ClockSample(
+            broker_id=4, leader_epoch=1, t0_ns=t0_ns, t1_ns=t0_ns + 700_000, broker_time_ms=broker_ns // 1_000_000
+        )
+        wall_ns = T0 + t0_ns + 3 * NS
+        reading = r.ClockReading(raw_ns=t0_ns, mono_ns=t0_ns, boottime_ns=t0_ns, wall_ns=wall_ns, width_ns=2_000)
+        closed += clock.hear("b1", reading, [sample])
+    sent = [output.record for output in segments_of(seed.batch(), closed)]
+    moments = [(s * NS + 7, w) for s, w in ((3, 0), (15, 2 * NS), (20, NS), (31, NS + 1), (40, 123_457))]
+    events = [timed(i, raw, broker=4, width_ns=width) for i, (raw, width) in enumerate(moments)]
+    put(store, *sent, seed.event_batch(events))
+    placed = [clock.boots[0].place_one(raw, raw + width) for raw, width in moments]
+    assert [(row["lo"], row["aligned"], row["hi"], row["u99"], row["realigned"]) for row in aligned(store)] == [
+        (p.lo_ns, p.at_ns, p.hi_ns, p.u99_ns, True) for p in placed if p is not None
+    ]
