@@ -96,8 +96,10 @@ WITH
 SELECT
     h.run AS run, h.run_id AS run_id, h.cluster AS cluster, h.node AS node,
     h.quality AS quality, h.wall_offset_ns AS wall_offset_ns,
-    greatest(h.hi_ns, -greatest(h.lo_ns, -9223372036854775807)) AS bound_ns, h.lo_ns AS lo_ns, h.hi_ns AS hi_ns, h.u99_ns AS u99_ns,
-    h.b_ppb AS b_ppb, h.broker_id AS reference_broker, h.epoch AS epoch, h.boot_id AS boot_id, h.reason AS reason,
+    if(h.quality = 'none', NULL, greatest(h.hi_ns, -greatest(h.lo_ns, -9223372036854775807))) AS bound_ns,
+    if(h.quality = 'none', NULL, h.lo_ns) AS lo_ns, if(h.quality = 'none', NULL, h.hi_ns) AS hi_ns,
+    if(h.quality = 'none', NULL, h.u99_ns) AS u99_ns, if(h.quality = 'none', NULL, h.b_ppb) AS b_ppb,
+    if(h.broker_id < 0, NULL, h.broker_id) AS reference_broker, h.epoch AS epoch, h.boot_id AS boot_id, h.reason AS reason,
     nullIf(s.last_wall_step_ns, 0) AS last_wall_step_ns,
     if(s.last_wall_step_ns = 0, NULL, s.last_wall_step_at) AS last_wall_step_at,
     h.reported_at AS reported_at, dateDiff('second', h.reported_at, now64(3)) AS age_s

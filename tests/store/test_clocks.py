@@ -144,7 +144,7 @@ def test_the_clock_of_a_node_is_the_best_of_its_newest_boot(store: Store) -> Non
     )  # fmt: skip
     rows = store.rows("SELECT node, reference_broker, quality, bound_ns, reason FROM clocks ORDER BY node")
     assert rows == [
-        ("n1", 2, "good", 601_000, ""), ("n3", -1, "none", 0, "no beacon was acknowledged for 90 s"),
+        ("n1", 2, "good", 601_000, ""), ("n3", None, "none", None, "no beacon was acknowledged for 90 s"),
     ]  # fmt: skip
 
 
@@ -184,6 +184,7 @@ def test_the_query_shows_the_worst_clock_first_in_units_for_people(store: Store)
     put(store, segment(), segment("n5", half_ns=5_000_000, b_ppb=-18_250), unmeasured())
     answer = run_query(store, queries.load_query("clocks"), {}).objects()
     assert [row["node"] for row in answer] == ["n2", "n5", "n1"]
+    assert [answer[0][name] for name in ("bound_ms", "u99_ms", "drift_ppm", "reference_broker")] == [None] * 4
     shown = [float(answer[1][name]) for name in ("wall_offset_ms", "bound_ms", "drift_ppm")]
     assert shown == [-2.113482, 5.001, -18.25]
 
