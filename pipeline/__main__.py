@@ -65,6 +65,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Say what is known of a job, also of one that ended without an incident.",
     ),
     Command(
+        name="clocks", module="pipeline.commands.clocks", function="clocks", panel=LOOK,
+        help="Show how far each node's clock is off, how sure that is, and which are unusable.",
+    ),
+    Command(
         name="sql", module="pipeline.store.commands", function="sql", panel=LOOK, extra="pipeline",
         help="Ask ClickHouse, read only.",
     ),

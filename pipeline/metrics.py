@@ -96,11 +96,33 @@ FEED_STREAMS_REFUSED: Final = Definition(
     meaning="Live streams refused because too many were open.",
     do="As above; pages that were refused still work as a snapshot and try again.",
 )  # fmt: skip
+CLOCK_NODES: Final = Definition(
+    name="rootrank_clock_nodes", kind="gauge", labels=("quality",),
+    meaning="Live nodes by quality of their clock: good, holdover, stepped, none (not measured), silent (not told for "
+    "2 minutes).",
+    do="holdover, none or silent rising: `rootrank clocks --bad` says which and why (docs/clocks.md).",
+)  # fmt: skip
+CLOCK_WIDEST_BOUND: Final = Definition(
+    name="rootrank_clock_widest_bound_seconds", kind="gauge",
+    meaning="The widest certain bound of a live node's clock that is usable; 0 where none is.",
+    do="Above 0.01: beacons of that node come late or not at all; lines of it are ordered by less.",
+)  # fmt: skip
+CLOCK_UNUSABLE: Final = Definition(
+    name="rootrank_clock_unusable_nodes", kind="gauge",
+    meaning="Live nodes whose clock is not measured, or of which nothing was told for 2 minutes within the last hour.",
+    do="Above 0: /healthz names them; `rootrank clocks --bad` says why.",
+)  # fmt: skip
+CLOCK_WALL_STEPS: Final = Definition(
+    name="rootrank_clock_wall_steps_total", kind="counter",
+    meaning="Jumps of wall clocks of live nodes that the feed has seen as they happened.",
+    do="Any rise: `rootrank query clock_steps` says where and how far; look at the time daemon there.",
+)  # fmt: skip
 
 WORKER_METRICS: Final = (STAGE_MESSAGES, STAGE_OUTPUTS, STAGE_SNAPSHOTS, STAGE_RESETS, DEAD_LETTERS)
 STORE_METRICS: Final = (STORE_ROWS, DEAD_LETTERS)
 FEED_METRICS: Final = (
     INCIDENTS, EVENT_TO_INCIDENT, CONSUMER_LAG, DEAD_LETTERS, FEED_INCIDENTS, FEED_STREAMS, FEED_STREAMS_REFUSED,
+    CLOCK_NODES, CLOCK_WIDEST_BOUND, CLOCK_UNUSABLE, CLOCK_WALL_STEPS,
 )  # fmt: skip
 DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
     dict.fromkeys((BUILD_INFO, *WORKER_METRICS, *STORE_METRICS, *FEED_METRICS))
@@ -120,6 +142,10 @@ class Metrics:
     feed_incidents: Gauge = field(init=False)
     feed_streams: Gauge = field(init=False)
     feed_streams_refused: Counter = field(init=False)
+    clock_nodes: Gauge = field(init=False)
+    clock_widest_bound: Gauge = field(init=False)
+    clock_unusable: Gauge = field(init=False)
+    clock_wall_steps: Counter = field(init=False)
 
     def __post_init__(self) -> None:
         """Register every definition under its field."""
@@ -133,6 +159,10 @@ class Metrics:
             "feed_incidents": _gauge(FEED_INCIDENTS, registry),
             "feed_streams": _gauge(FEED_STREAMS, registry),
             "feed_streams_refused": _counter(FEED_STREAMS_REFUSED, registry),
+            "clock_nodes": _gauge(CLOCK_NODES, registry),
+            "clock_widest_bound": _gauge(CLOCK_WIDEST_BOUND, registry),
+            "clock_unusable": _gauge(CLOCK_UNUSABLE, registry),
+            "clock_wall_steps": _counter(CLOCK_WALL_STEPS, registry),
         }.items():
             object.__setattr__(self, name, metric)
 

@@ -61,7 +61,7 @@ CLOCK_BEACON: Final = Topic(
     name="clock.beacon", key="cluster/reporter", records=(r.ClockBeacon,), partitions=0, retention_ms=6 * HOUR_MS
 )
 CLOCK_SEGMENTS: Final = Topic(
-    name="clock.segments", key="cluster/node/boot_id/broker", records=(r.ClockSegment,), cleanup="compact"
+    name="clock.segments", key="cluster/node/boot_id/broker", records=(r.ClockSegment,), retention_ms=7 * DAY_MS
 )
 DEAD_LETTER: Final = Topic(
     name="dead.letter", key="topic/partition/offset", records=(r.DeadLetter,), partitions=1, retention_ms=14 * DAY_MS

@@ -258,11 +258,11 @@ class NodeFold:
         for source in progress.sources:
             if source.kind == "kernel" and source.state == "on" and source.at_end:
                 state.clock.note_read(progress.boot_id, source.read_through_unix_nano)
-        if progress.run != "live" or state.clock.is_measured:
+        if progress.run != "live" or state.clock.is_known:
             return segments
         if not 0 <= progress.clock.raw_ns - state.unmeasured_ns < UNMEASURED_AGAIN_NS:
             state.unmeasured_ns = progress.clock.raw_ns
-            segments.append(unmeasured(progress, state.clock_fault))
+            segments.append(unmeasured(progress, state.clock_fault, before=state.clock.is_measured))
         return segments
 
     def _is_due(self, job: JobHere, reporter: str, now_ns: int) -> bool:

@@ -26,13 +26,13 @@ def measured(
     if when.kernel is not None:
         placed, when = _kernel(when, when.kernel, clock, node, boot_id, reading)
         if placed is not None:
-            return _as_placed(when, placed, node, when.stretch)
+            return _as_placed(when, placed, node, when.stretch, boot_id)
     assert when.raw_ns is not None
     shown_ns = when.raw_ns
     until = (boot_id, reading.raw_ns) if reading.raw_ns else None
     placed = clock.wall(shown_ns, when.resolution_ns, since=_line_before(since), until=until)
     if placed is not None:
-        return _as_placed(when, placed, node, placed.stretch)
+        return _as_placed(when, placed, node, placed.stretch, boot_id)
     offset_ns = clock.wall_offset_ns(shown_ns)
     if offset_ns is None:
         return when
@@ -86,14 +86,18 @@ def _on_wall(when: When, placed: Placed, boot: BootClock | None) -> When:
     )  # fmt: skip
 
 
-def _as_placed(when: When, placed: Placed, node: str, stretch: str) -> When:
-    """`when` at a measured moment. Stamps between two steps of the wall clock compare exactly, as before."""
+def _as_placed(when: When, placed: Placed, node: str, stretch: str, boot_id: str) -> When:
+    """`when` at a measured moment. Stamps between two steps of the wall clock compare exactly, as before.
+
+    The raw time of another boot than `boot_id`, which reads the line, is not told: it would be taken for one of this.
+    """
+    is_of_boot = placed.boot_id == boot_id
     clock_id = f"{node}/wall" if stretch == FIRST_STRETCH else f"{node}/wall/{stretch}" if stretch else ""
     return msgspec.structs.replace(
         when, clock_id=clock_id, aligned_ns=placed.at_ns, lo_ns=placed.lo_ns, hi_ns=placed.hi_ns,
-        quality=placed.quality, monotonic_raw_ns=placed.raw_lo_ns,
-        monotonic_raw_width_ns=placed.raw_hi_ns - placed.raw_lo_ns, u99_ns=placed.u99_ns, epoch=placed.epoch,
-        broker_id=placed.broker_id, stretch=stretch,
+        quality=placed.quality, monotonic_raw_ns=placed.raw_lo_ns if is_of_boot else None,
+        monotonic_raw_width_ns=placed.raw_hi_ns - placed.raw_lo_ns if is_of_boot else 0, u99_ns=placed.u99_ns,
+        epoch=placed.epoch, broker_id=placed.broker_id, stretch=stretch,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from schemas.records import ClockSegment, Progress, RawBatch
 # How often it is said that a node's clock is not measured (its raw clock, ns).
 UNMEASURED_AGAIN_NS: Final = 60_000_000_000
 NOT_MEASURED: Final = "no clock beacon of this boot was acknowledged"
+TOO_LONG_AGO: Final = "no clock beacon was acknowledged for so long that the clock is not known to a second"
 
 
 def segments_of(record: RawBatch | Progress, closed: Iterable[Closed]) -> list[Output]:
@@ -30,14 +31,15 @@ def segments_of(record: RawBatch | Progress, closed: Iterable[Closed]) -> list[O
     ]  # fmt: skip
 
 
-def unmeasured(record: Progress, fault: str) -> Output:
-    """That nothing is measured of a node's clock, and what else is wrong with it."""
+def unmeasured(record: Progress, fault: str, *, before: bool) -> Output:
+    """That nothing is measured of a node's clock (any more, where it was before), and what else is wrong with it."""
+    reason = TOO_LONG_AGO if before else NOT_MEASURED
     raw_ns = record.clock.raw_ns
     return _output(
         ClockSegment(
             run=record.run, run_id=record.run_id, cluster=record.cluster, node=record.reporter, boot_id=record.boot_id,
             broker_id=-1, epoch=0, t_from_raw_ns=raw_ns, t_to_raw_ns=raw_ns, a_ns=0, b_ppb=0, lo_ns=0, hi_ns=0,
-            u99_ns=0, quality="none", reason=f"{NOT_MEASURED}; the clock {fault}" if fault else NOT_MEASURED,
+            u99_ns=0, quality="none", reason=f"{reason}; the clock {fault}" if fault else reason,
         )
     )  # fmt: skip
 

@@ -65,6 +65,8 @@ def rows_of(record: Struct, delivery: Delivery) -> Iterator[TableRow]:
             yield from incident_rows(record, delivery.version)
         case r.Placement():
             yield _placement(record, delivery)
+        case r.ClockSegment():
+            yield from _clock(record, delivery)
         case r.DeadLetter():
             yield _dead_letter(record, delivery)
         case _:
@@ -128,10 +130,10 @@ def _events(batch: r.EventBatch, delivery: Delivery) -> Iterator[TableRow]:
         yield tables.EVENTS, (
             *head, e.event_id, day(observed_ns), e.name, e.node, batch.boot_id, machine_id, batch.shipper_id, batch_seq,
             e.source, e.generation, unsigned(e.offset), optional_unsigned(e.line_no), unsigned(e.seq), e.body,
-            e.clock_id, signed(e.raw_ns), observed_ns, optional_time_ns(e.aligned_time_unix_nano),
-            time_ns(e.lo_unix_nano), time_ns(e.hi_unix_nano), optional_unsigned(e.u99_ns),
-            unsigned(e.clock_epoch, 32), signed(e.reference_broker, 32), e.quality, e.severity,
-            SEVERITY_NUMBER[e.severity], e.label, e.role, e.scope, *identifiers(e.subject), e.attributes,
+            e.clock_id, signed(e.raw_ns), signed(e.monotonic_raw_ns), unsigned(e.monotonic_raw_width_ns),
+            observed_ns, optional_time_ns(e.aligned_time_unix_nano), time_ns(e.lo_unix_nano), time_ns(e.hi_unix_nano),
+            optional_unsigned(e.u99_ns), unsigned(e.clock_epoch, 32), signed(e.reference_broker, 32), e.quality,
+            e.severity, SEVERITY_NUMBER[e.severity], e.label, e.role, e.scope, *identifiers(e.subject), e.attributes,
             unsigned(e.count), version,
         )  # fmt: skip
 
@@ -165,6 +167,18 @@ def _placement(record: r.Placement, delivery: Delivery) -> TableRow:
         for s in record.spans
     ]  # fmt: skip
     return tables.PLACEMENT, (record.run, record.run_id, record.cluster, record.node, spans, delivery.version)
+
+
+def _clock(s: r.ClockSegment, delivery: Delivery) -> Iterator[TableRow]:
+    head, broker_id = (s.run, s.run_id, s.cluster, s.node), signed(s.broker_id, 32)
+    slope, bounds = signed(s.b_ppb), (signed(s.lo_ns), signed(s.hi_ns), unsigned(s.u99_ns))
+    tail = (s.reason, time_ms(delivery.timestamp_ms), delivery.version)
+    epoch, offset_ns = unsigned(s.epoch, 32), signed(s.wall_offset_ns)
+    yield tables.CLOCK_SEGMENTS, (
+        *head, s.boot_id, broker_id, signed(s.t_from_raw_ns), signed(s.t_to_raw_ns), epoch, signed(s.a_ns), slope,
+        *bounds, s.quality, offset_ns, signed(s.wall_step_ns), *tail,
+    )  # fmt: skip
+    yield tables.CLOCKS, (*head, broker_id, s.boot_id, epoch, slope, *bounds, s.quality, offset_ns, *tail)
 
 
 def _dead_letter(letter: r.DeadLetter, delivery: Delivery) -> TableRow:

@@ -29,11 +29,13 @@ from pipeline.store.settings import StoreSettings
 from pipeline.store.sqlfiles import statement
 from pipeline.store.tables import SINK_OFFSETS, TABLES
 from schemas.codec import UnreadableRecordError, decode
-from schemas.topics import DEAD_LETTER, EVENTS, INCIDENTS, PLACEMENT, RAW
+from schemas.topics import CLOCK_SEGMENTS, DEAD_LETTER, EVENTS, INCIDENTS, PLACEMENT, RAW
 
 log = logging.getLogger(__name__)
 
-TOPICS: Final[tuple[str, ...]] = (RAW.name, EVENTS.name, INCIDENTS.name, PLACEMENT.name, DEAD_LETTER.name)
+TOPICS: Final[tuple[str, ...]] = (
+    RAW.name, EVENTS.name, INCIDENTS.name, PLACEMENT.name, CLOCK_SEGMENTS.name, DEAD_LETTER.name,
+)  # fmt: skip
 POLL_MS: Final = 100
 # Shippers speak every second: after so long without a word, ask whether the broker is there at all.
 SILENCE_S: Final = 5.0

@@ -37,8 +37,9 @@ EVENTS: Final = Table(
     columns=(
         *_columns(
             "run run_id cluster reporter event_id day name node boot_id machine_id shipper_id batch_seq source "
-            "generation offset line_no seq body clock_id raw_ns observed_time aligned_time lo_time hi_time u99_ns "
-            "clock_epoch reference_broker quality severity severity_number label role scope"
+            "generation offset line_no seq body clock_id raw_ns monotonic_raw_ns monotonic_raw_width_ns "
+            "observed_time aligned_time lo_time hi_time u99_ns clock_epoch reference_broker quality severity "
+            "severity_number label role scope"
         ),
         *(f"subject_{name}" for name in SUBJECT),
         *_columns("attributes count version"),
@@ -100,11 +101,26 @@ SHIPPERS: Final = Table(
     name="shippers_rows", columns=_columns("run run_id cluster reporter shipper_id first_seen last_seen"), latest_by=5
 )
 PLACEMENT: Final = Table(name="placement_rows", columns=_columns("run run_id cluster node spans version"), latest_by=4)
+CLOCK_SEGMENTS: Final = Table(
+    name="clock_segments_rows",
+    columns=_columns(
+        "run run_id cluster node boot_id broker_id t_from_raw_ns t_to_raw_ns epoch a_ns b_ppb lo_ns hi_ns u99_ns "
+        "quality wall_offset_ns wall_step_ns reason reported_at version"
+    ),
+)
+CLOCKS: Final = Table(
+    name="clocks_rows",
+    columns=_columns(
+        "run run_id cluster node broker_id boot_id epoch b_ppb lo_ns hi_ns u99_ns quality wall_offset_ns reason "
+        "reported_at version"
+    ),
+    latest_by=5,
+)
 SINK_OFFSETS: Final = Table(name="sink_offsets", columns=_columns("sink topic topic_id partition offset"))
 
 # In the order of writing: who sees an incident sees its chain.
 TABLES: Final[tuple[Table, ...]] = (
-    RAW_LINES, EVENTS, EVENT_JOBS, JOB_ALIASES, DEAD_LETTERS, GAPS, PROGRESS, SHIPPERS, PLACEMENT, CHAIN_STEPS,
-    CULPRITS, INCIDENTS,
+    RAW_LINES, EVENTS, EVENT_JOBS, JOB_ALIASES, DEAD_LETTERS, GAPS, PROGRESS, SHIPPERS, PLACEMENT, CLOCK_SEGMENTS,
+    CLOCKS, CHAIN_STEPS, CULPRITS, INCIDENTS,
 )  # fmt: skip
 BY_NAME: Final[dict[str, Table]] = {table.name: table for table in TABLES}

@@ -1,6 +1,11 @@
 """What the API answers, for server and client alike."""
 
+from typing import Literal
+
 from schemas.records import Incident, Shown
+from schemas.vocabulary import Quality
+
+ClockState = Literal["none", "silent", "stepped", "holdover", "good"]
 
 
 class Listing(Shown, frozen=True, kw_only=True):
@@ -41,5 +46,50 @@ class JobView(Shown, frozen=True, kw_only=True):
     attempts: list[AttemptNodes]
     incidents: list[Incident]
     notes: list[Incident]
+    following: bool
+    reason: str
+
+
+class NodeClock(Shown, frozen=True, kw_only=True):
+    """A node's clock by its newest segment; times in ns. `state` is the quality, or `silent` where it is minutes old.
+
+    `wall_offset_ns` is reference minus wall clock; the reference is certain to be within `bound_ns` of what is said, in
+    99 of 100 cases within `u99_ns`. `drift_ppb` above 0: the raw clock runs slow. Null where it is not measured.
+    `last_wall_step_ns`: new minus old, of the last hour. Ages are in whole seconds.
+    """
+
+    run: str
+    run_id: str
+    cluster: str
+    node: str
+    state: ClockState
+    quality: Quality
+    wall_offset_ns: int | None
+    bound_ns: int | None
+    u99_ns: int | None
+    drift_ppb: int | None
+    reference_broker: int | None
+    epoch: int
+    boot_id: str
+    reason: str
+    last_wall_step_ns: int | None
+    last_wall_step_at: str | None
+    last_wall_step_age_s: int | None
+    reported_at: str
+    age_s: int
+
+
+class ClockListing(Shown, frozen=True, kw_only=True):
+    """Answer of /api/clocks, worst first. All but `clocks` and `total` is told without regard to `bad` and `limit`.
+
+    `counts`: nodes by state. `widest`: of the clocks that are usable, the one with the widest bound. `following`:
+    whether this is the present; `reason`: why not.
+    """
+
+    clocks: list[NodeClock]
+    total: int
+    counts: dict[str, int]
+    widest: NodeClock | None
+    other_runs: dict[str, int]
     following: bool
     reason: str

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pipeline.metrics import Metrics
 from pipeline.report.words import visible
 from pipeline.web.api import Api
+from pipeline.web.clock_pages import ClockPages
 from pipeline.web.events import Events
 from pipeline.web.feed import Feed
 from pipeline.web.health import Health
@@ -74,12 +75,14 @@ def create_app(
     feed: Feed,
     health: Callable[[], Health],
     *,
+    clock_health: Callable[[], Health] | None = None,
     metrics: Metrics | None = None,
     max_streams: int = 64,
     heartbeat_s: float = 15.0,
     hosts: Sequence[str] = ("*",),
 ) -> Starlette:
-    """The application over a feed that somebody else fills. `health` says whether that somebody is alive.
+    """The application over a feed that somebody else fills. `health` says whether that somebody is alive,
+    `clock_health` the same of who tells it of clocks (by default as `health`).
 
     `hosts`: names under which it may be asked; on loopback only loopback's, so that no page elsewhere can have its own
     name point here and read log text.
@@ -88,13 +91,16 @@ def create_app(
     pages = Pages(feed=feed, health=health, templates=_templates())
     api = Api(feed=feed, health=health)
     events = Events(feed=feed, metrics=counted, max_streams=max_streams, heartbeat_s=heartbeat_s)
-    status = Status(feed=feed, health=health, metrics=counted)
+    clocks = ClockPages(book=feed.clocks, health=clock_health or health, templates=pages.templates)
+    status = Status(feed=feed, health=health, clock_health=clocks.health, metrics=counted)
     return Starlette(
         routes=[
             Route("/", pages.index),
             Route("/incidents/{incident_id:path}", pages.incident),
             Route("/api/incidents", api.incidents),
             Route("/api/incidents/{incident_id:path}", api.incident),
+            Route("/clocks", clocks.page),
+            Route("/api/clocks", clocks.api),
             Route("/api/jobs/{job_id:path}", api.job),
             Route("/events", events.stream),
             Route("/healthz", status.healthz),

@@ -3,13 +3,15 @@
 import http.client
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from pipeline.web.answers import JobView, Listing
+from pipeline.web.answers import ClockListing, JobView, Listing
 from schemas.records import Incident
+
+T = TypeVar("T")
 
 _ANSWER_S: Final = 10.0
 # Three heartbeats: a stream that is silent for longer is dead.
@@ -37,21 +39,20 @@ class FeedClient:
 
     def listing(self, asked: Mapping[str, str]) -> Listing:
         """The incidents that a query asks for. Raises FeedUnreachableError, FeedRefusedError."""
-        connection = self._connection(_ANSWER_S)
-        try:
-            answer = self._get(connection, f"/api/incidents?{urlencode(asked)}")
-            return msgspec.json.decode(answer.read(), type=Listing)
-        except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
-            raise FeedUnreachableError(str(error)) from None
-        finally:
-            connection.close()
+        return self._ask(f"/api/incidents?{urlencode(asked)}", Listing)
 
     def job(self, job_id: str, asked: Mapping[str, str]) -> JobView:
         """What the feed holds of a job. Raises FeedUnreachableError, FeedRefusedError."""
+        return self._ask(f"/api/jobs/{quote(job_id, safe='')}?{urlencode(asked)}", JobView)
+
+    def clocks(self, asked: Mapping[str, str]) -> ClockListing:
+        """The clocks of the nodes. Raises FeedUnreachableError, FeedRefusedError."""
+        return self._ask(f"/api/clocks?{urlencode(asked)}", ClockListing)
+
+    def _ask(self, path: str, answer: type[T]) -> T:
         connection = self._connection(_ANSWER_S)
         try:
-            answer = self._get(connection, f"/api/jobs/{quote(job_id, safe='')}?{urlencode(asked)}")
-            return msgspec.json.decode(answer.read(), type=JobView)
+            return msgspec.json.decode(self._get(connection, path).read(), type=answer)
         except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
             raise FeedUnreachableError(str(error)) from None
         finally:

@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from pipeline.report.words import instant_ns, name_of
+from pipeline.web.clocks import ClockBook
 from pipeline.web.jobs import JobBook
 from pipeline.web.query import Query
 from schemas.records import Incident
@@ -36,6 +37,7 @@ class Feed:
     keep_revisions: int = 50
     keep_changes: int = 10_000
     jobs: JobBook = field(default_factory=JobBook)
+    clocks: ClockBook = field(default_factory=ClockBook)
     _history: dict[str, list[Incident]] = field(default_factory=dict, init=False)
     _changes: deque[Change] = field(default_factory=deque, init=False)
     _positions: dict[str, int] = field(default_factory=dict, init=False)

@@ -12,6 +12,7 @@ STATES: Final[tuple[str, ...]] = get_args(IncidentState)
 # Superseded and retracted incidents are history; a page at 3 am shows what stands.
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1_000
+MAX_CLOCKS: Final = 20_000
 
 
 class BadQueryError(ValueError):
@@ -53,6 +54,26 @@ def parse_query(given: Mapping[str, str]) -> Query:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClockQuery:
+    """Which clocks to show; `bad`: only those that are not good."""
+
+    run: str = "live"
+    cluster: str = ""
+    bad: bool = False
+    limit: int = MAX_CLOCKS
+
+
+def parse_clock_query(given: Mapping[str, str]) -> ClockQuery:
+    """The query of an address of clocks. Raises BadQueryError."""
+    return ClockQuery(
+        run=_one_of("run", given.get("run") or "live", RUNS),
+        cluster=given.get("cluster", ""),
+        bad=_one_of("bad", given.get("bad") or "0", ("0", "1")) == "1",
+        limit=_limit(given.get("limit") or str(MAX_CLOCKS), MAX_CLOCKS),
+    )
+
+
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise BadQueryError(f"{name}={value!r} is not known; use one of {', '.join(allowed)}")
@@ -67,7 +88,7 @@ def _states(value: str) -> frozenset[str]:
     return frozenset(_one_of("state", part, (*STATES, "all")) for part in value.split(","))
 
 
-def _limit(value: str) -> int:
-    if not (value.isascii() and value.isdigit() and 1 <= int(value[:9]) <= MAX_LIMIT):
-        raise BadQueryError(f"limit={value!r} is not a number from 1 to {MAX_LIMIT}")
+def _limit(value: str, most: int = MAX_LIMIT) -> int:
+    if not (value.isascii() and value.isdigit() and 1 <= int(value[:9]) <= most):
+        raise BadQueryError(f"limit={value!r} is not a number from 1 to {most}")
     return int(value)

@@ -1,7 +1,6 @@
 """Runs the feed: consumer and web server in one event loop."""
 
 import asyncio
-import contextlib
 import logging
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +10,7 @@ import uvicorn
 from pipeline.metrics import Metrics
 from pipeline.web import DEFAULT_HOST, DEFAULT_PORT
 from pipeline.web.app import create_app
-from pipeline.web.consumer import KafkaIncidents
+from pipeline.web.consumer import KafkaClocks, KafkaIncidents
 from pipeline.web.feed import Feed
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
@@ -35,19 +34,22 @@ async def serve(settings: WebSettings, *, metrics: Metrics | None = None) -> Non
     feed = Feed()
     source = KafkaIncidents(bootstrap=settings.bootstrap, metrics=counted)
     hosts = LOOPBACK if settings.host in LOOPBACK else ("*",)
-    app = create_app(feed, source.health, metrics=counted, max_streams=settings.max_streams, hosts=hosts)
+    clocks = KafkaClocks(bootstrap=settings.bootstrap, metrics=counted)
+    app = create_app(
+        feed, source.health, clock_health=clocks.health, metrics=counted, max_streams=settings.max_streams, hosts=hosts
+    )
     config = uvicorn.Config(
         app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
         timeout_graceful_shutdown=3, lifespan="off",
     )  # fmt: skip
-    following = asyncio.create_task(source.follow(feed))
+    following = [asyncio.create_task(one.follow(feed)) for one in (source, clocks)]
     try:
         await uvicorn.Server(config).serve()
     finally:
-        following.cancel()
         # A consumer that failed has logged it and shows in /healthz; the server outlives it on purpose.
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await following
+        for one in following:
+            one.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
 
 
 def run(settings: WebSettings) -> None:

@@ -96,6 +96,22 @@ def test_a_node_without_beacons_says_so_and_a_claim_goes_on() -> None:
     assert all(event.hi_unix_nano - event.lo_unix_nano >= 10 * S for event in node.events)
 
 
+def test_a_node_whose_beacons_cease_is_in_holdover_and_after_hours_not_known() -> None:
+    node = Simulated(wall=((0, 0),))
+    run(node, 120)
+    node.beacons = False
+    for second in range(121, 20_000, 20):
+        node.second(T0 + second * S)
+    qualities = [segment.quality for segment in node.segments]
+    assert qualities[-1] == "none"
+    assert "for so long" in node.segments[-1].reason
+    assert "holdover" in qualities
+    node.write(T0 + 20_000 * S)
+    node.second(T0 + 20_001 * S)
+    lo, _, hi = node.off(node.events[-1])
+    assert lo <= 0 <= hi
+
+
 def test_segments_hold_the_truth_and_tell_of_the_step() -> None:
     node = Simulated(raw_ppm=-31.0, wall=((0, 250 * MS), (120 * S, -5 * S)))
     run(node, 300)

@@ -3,6 +3,7 @@
 import msgspec
 
 from schemas import records as r
+from schemas.vocabulary import Quality, Run
 
 NS = 1_000_000_000
 # 2026-03-01T10:00:00Z
@@ -129,3 +130,31 @@ def dead_letter(offset: int = 7, reason: str = "not JSON: unexpected character")
 
 
 GAP = r.Gap(source="kern.log", reason="spool full, oldest dropped", lost_lines=120, from_offset=40, to_offset=4840)
+
+
+def segment(
+    node: str = "n1", *, at_s: int = 0, broker_id: int = 1, a_ns: int = T0, b_ppb: int = 0, epoch: int = 0,
+    quality: Quality = "good", wall_step_ns: int = 0, wall_offset_ns: int | None = -2_113_482, boot_id: str = "b1",
+    run: Run = "live", half_ns: int = 600_000, reason: str = "",
+) -> r.ClockSegment:  # fmt: skip
+    """A span of 16 s from `at_s` after the boot; the raw clock was 0 at T0 and runs `b_ppb` slow."""
+    return r.ClockSegment(
+        run=run, run_id=RUN_ID, cluster=CLUSTER, node=node, boot_id=boot_id, broker_id=broker_id, epoch=epoch,
+        t_from_raw_ns=at_s * NS, t_to_raw_ns=(at_s + 16) * NS, a_ns=a_ns, b_ppb=b_ppb, lo_ns=-half_ns,
+        hi_ns=half_ns + 1_000, u99_ns=half_ns * 3 // 4, quality=quality, wall_offset_ns=wall_offset_ns,
+        wall_step_ns=wall_step_ns, reason=reason,
+    )  # fmt: skip
+
+
+def unmeasured(node: str = "n2", *, at_s: int = 0, run: Run = "live") -> r.ClockSegment:
+    """A node that sends no beacons."""
+    told = segment(node, at_s=at_s, broker_id=-1, a_ns=0, quality="none", wall_offset_ns=None, half_ns=0, run=run)
+    return msgspec.structs.replace(told, hi_ns=0, reason="no beacon was acknowledged for 90 s")
+
+
+def timed(number: int, raw_ns: int | None, *, broker: int | None = 1, width_ns: int = 0) -> r.Event:
+    """An event with the reading of the raw clock that belongs to it, stored with bounds of minutes."""
+    return msgspec.structs.replace(
+        event(number), monotonic_raw_ns=raw_ns, reference_broker=broker, monotonic_raw_width_ns=width_ns,
+        lo_unix_nano=T0 - 60 * NS, hi_unix_nano=T0 + 120 * NS,
+    )  # fmt: skip

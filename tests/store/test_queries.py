@@ -29,6 +29,11 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "near_misses": ({"days": "3650"}, {"signal": "nvrm.xid", "hint": "Xid (PCI:", "lines": 5, "nodes": 1}),
     "unknown_errors": ({"days": "3650"}, {"shape": "widget # failed after # s", "lines": 4, "nodes": 1}),
     "evidence_latency": ({}, {"incidents": 1, "p50_s": 2.377}),
+    "clocks": ({}, {"node": "n2", "quality": "none", "reason": "no beacon was acknowledged for 90 s"}),
+    "clock_steps": (
+        {"hours": "100000"},
+        {"node": "n1", "what": "wall clock", "step_ms": -5000, "at": "2026-03-01 10:00:16.000000000", "at_once": 1},
+    ),
     "attempts_of_job": (
         {"job": "job7"},
         {
@@ -45,7 +50,7 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
 }
 WITH_REPLAYED = [
     "incidents", "first_events_of_job", "node_around", "raw_lines_around", "xid_by_node", "attempts_of_job",
-    "marks_of_job", "incidents_of_job",
+    "marks_of_job", "incidents_of_job", "clocks", "clock_steps",
 ]  # fmt: skip
 
 
@@ -55,7 +60,7 @@ def filled(shared_store: Store) -> Store:
         shared_store, seed.batch(lines=40, gaps=[seed.GAP]), seed.progress(),
         seed.event_batch([*(seed.event(i) for i in range(1, 4)), seed.near_miss()]), seed.unread_errors(),
         seed.incident(1, class_="unknown/silent_rank"), seed.incident(2), seed.placement(), seed.dead_letter(),
-        seed.dead_letter(offset=8),
+        seed.dead_letter(offset=8), seed.segment(wall_step_ns=-5 * seed.NS), seed.unmeasured(),
     )  # fmt: skip
     return shared_store
 
@@ -88,6 +93,7 @@ def test_replayed_rows_show_only_when_asked_for(store: Store) -> None:
         seed.incident(run="replay"),
         seed.batch(run="replay", lines=40),
         seed.event_batch([seed.event(1)], run="replay"),
+        seed.segment(run="replay", wall_step_ns=1),
     )
     for name in WITH_REPLAYED:
         query, given = queries.load_query(name), ANSWERS[name][0]

@@ -161,15 +161,25 @@ def test_every_record_reaches_its_table(store: Store, wire: Wire) -> None:
     wire.send("events", "c1/job7/0", encode(seed.event_batch([seed.event(1), seed.event(2)])))
     wire.send("incidents", "i1", encode(seed.incident()))
     wire.send("placement", "c1/n1", encode(seed.placement()))
+    wire.send("clock.segments", "c1/n1/b1/1", encode(seed.segment()))
+    wire.send("clock.segments", "c1/n1/b1/1", encode(seed.segment(at_s=16, half_ns=400_000)))
     wire.send("dead.letter", "raw/2/7", encode(seed.dead_letter()))
     wire.hang_up()
     with running(settings_for(store, wire)):
         eventually(wire.caught_up, "everything is committed")
         assert counts(store, wire) == (200, 200)
-        for table, count in {"events": 2, "event_jobs": 2, "incidents": 1, "chain_steps": 2, "placement": 2}.items():
+        for table, count in {
+            "events": 2,
+            "event_jobs": 2,
+            "incidents": 1,
+            "chain_steps": 2,
+            "placement": 2,
+            "clock_segments": 2,
+        }.items():
             assert value(store, f"SELECT count() FROM {table}") >= count, table
         assert value(store, "SELECT count() FROM dead_letters WHERE partition = 2 AND offset = 7") == 1
         assert value(store, "SELECT count() FROM progress WHERE reporter = 'n1'") == 2
+        assert store.rows("SELECT node, bound_ns FROM clocks") == [("n1", 401_000)]
 
 
 def test_garbage_between_good_messages_is_counted_and_passed(store: Store, wire: Wire) -> None:

@@ -37,6 +37,7 @@ class Placed(Struct, frozen=True, kw_only=True):
     raw_lo_ns: int
     raw_hi_ns: int
     stretch: str
+    boot_id: str
     at_ns: int
     lo_ns: int
     hi_ns: int
@@ -130,8 +131,8 @@ class BootClock(Struct, kw_only=True):
         return Placed(
             raw_lo_ns=raw_lo_ns, raw_hi_ns=raw_hi_ns,
             stretch=f"{self.number}.{chosen.steps}" if len(spans) == 1 and chosen.steps is not None else "",
-            at_ns=min(max(chosen.middle_ns + best[1].offset_ns, lo_ns), hi_ns), lo_ns=lo_ns, hi_ns=hi_ns,
-            u99_ns=best[1].u99_ns + (raw_hi_ns - raw_lo_ns) // 2, quality=quality, epoch=last[1].epoch,
+            boot_id=self.boot_id, at_ns=min(max(chosen.middle_ns + best[1].offset_ns, lo_ns), hi_ns),
+            lo_ns=lo_ns, hi_ns=hi_ns, u99_ns=best[1].u99_ns + (raw_hi_ns - raw_lo_ns) // 2, quality=quality, epoch=last[1].epoch,
             broker_id=best[0],
         )  # fmt: skip
 
@@ -164,6 +165,12 @@ class NodeClock(Struct, kw_only=True):
     def is_measured(self) -> bool:
         """Whether a broker's clock was measured in this boot."""
         return bool(self.boots) and bool(self.boots[0].tracks)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the last reading can be placed: it was measured, and not too long ago."""
+        boot = self.boots[0] if self.boots else None
+        return boot is not None and boot.wall.last_ns is not None and boot.offset(boot.wall.last_ns) is not None
 
     def hear(self, boot_id: str, reading: ClockReading, samples: Iterable[ClockSample] = ()) -> list[Closed]:
         """Take what a batch or a progress record says of the clocks; the segments that have ended by it."""
