@@ -1,6 +1,6 @@
 """The clock of one node (and boot) against one broker: samples in, certain bounds of the offset out.
 
-A sample says: sent at raw time t0, acknowledged at t1, stamped T in between, when the broker's clock showed T to T + one
+A sample says: sent at raw time t0, acknowledged at t1, stamped T in between, when the broker's clock showed T to T +
 quantum. Both clocks run forward, so offset(t0) < T + quantum - t0 and offset(t1) >= T - t1, however slow it all was.
 Offsets are reference minus raw clock (CLOCK_MONOTONIC_RAW), ns. Bounds are certain while the drift stays within
 `polygon.DRIFT_MAX` and changes by at most `polygon.KAPPA`; a step, which breaks this, makes the bounds contradict each
