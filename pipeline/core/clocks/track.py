@@ -10,22 +10,20 @@ other, and begins a new epoch.
 from math import ceil, floor
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from pipeline.core.clocks import polygon
+from pipeline.core.clocks import buckets, polygon
 from pipeline.core.clocks.kalman import Kalman
 from pipeline.core.clocks.polygon import Hull, Point, Polygon, bend, lower_hull
+from pipeline.core.clocks.spread import Spread
 from schemas.records import ClockSample
 from schemas.vocabulary import Quality
 
 SECOND_NS: Final = 1_000_000_000
 SEGMENT_NS: Final = 16 * SECOND_NS
-BUCKET_NS: Final = 2 * SECOND_NS
-WINDOW_NS: Final = 64 * BUCKET_NS
 FRESH_NS: Final = 10 * SECOND_NS  # after so long without a sample it is holdover
 USELESS_NS: Final = SECOND_NS  # half-width beyond which nothing is said
 QUANTUM_NS: Final = 1_000_000
-FIRST_U99: Final = 0.55  # share of the half-width within which 99 of 100 errors are
 
 _SAMPLES_KEPT: Final = 16
 _SEGMENTS_KEPT: Final = 20
@@ -84,7 +82,6 @@ class Track(Struct):
 
     quantum_ns: int = QUANTUM_NS
     epoch: int = 0
-    u99_share: float = FIRST_U99
     samples: list[tuple[int, int, int]] = []  # the last ones: t0, t1 (raw), stamp, ns
     segments: list[Segment] = []  # the newest closed ones
     unsent: int = 0  # how many of them `close` has not returned yet
@@ -100,6 +97,7 @@ class Track(Struct):
     best: float = 0.0  # offset and drift, best values
     drift: float = 0.0
     kalman: Kalman | None = None
+    spread: Spread = field(default_factory=Spread)
 
     def update(self, sample: ClockSample) -> None:
         """Take in a sample. One that cannot be, or is older than the newest, is ignored."""
@@ -110,14 +108,21 @@ class Track(Struct):
             self._begin(new)
         elif new[1] - self.origin_raw_ns > _REBASE_NS:
             self._rebase(new[1])
+        t = float(new[1] - self.origin_raw_ns)
+        if self.samples and self.spread.expects(t):
+            lo, hi = polygon.bounds(self.top, self.bottom, t - self.solved)
+            self.spread.await_(t, min(max(self.best + self.drift * (t - self.solved), lo), hi), (hi - lo) / 2)
         self._add(new)
         self.samples.append(new)
         del self.samples[:-_SAMPLES_KEPT]
-        found = polygon.solve(lower_hull(self.upper), lower_hull(self.lower), float(new[1] - self.origin_raw_ns))
+        upper, lower = lower_hull(self.upper), lower_hull(self.lower)
+        found = polygon.solve(upper, lower, t)
         if found is None:
             self._step()
-        else:
-            self._take(found, new)
+            return
+        self._take(found, new)
+        if (due := self.spread.due(t)) is not None and (later := polygon.solve(upper, lower, due[0])) is not None:
+            self.spread.judge(later.a - due[1], due[2])
 
     def close(self, raw_ns: int) -> list[Segment]:
         """Close the spans that ended at or before raw_ns, once a sample behind them, or none for long, says so.
@@ -147,7 +152,7 @@ class Track(Struct):
         is_far = t - self.solved > FRESH_NS or self.upper[0][0] - t > FRESH_NS
         return Offset(
             offset_ns=self.origin_ns + round(best), lo_ns=self.origin_ns + floor(lo) - 1,
-            hi_ns=self.origin_ns + ceil(hi) + 1, u99_ns=ceil(self.u99_share * half),
+            hi_ns=self.origin_ns + ceil(hi) + 1, u99_ns=ceil(self.spread.share * half),
             quality="holdover" if is_far else "good", epoch=self.epoch,
         )  # fmt: skip
 
@@ -168,37 +173,38 @@ class Track(Struct):
 
     def _begin(self, sample: tuple[int, int, int]) -> None:
         t0_ns, t1_ns, stamp_ns = sample
-        self.origin_raw_ns = t0_ns
+        self.origin_raw_ns = t0_ns // buckets.COARSE_NS * buckets.COARSE_NS
         self.origin_ns = stamp_ns + self.quantum_ns // 2 - (t0_ns + t1_ns) // 2
-        self.upper, self.lower, self.samples = [], [], []
+        self.upper, self.lower, self.samples, self.spread.awaiting = [], [], [], []
         if not self.open_from_ns:
             self.open_from_ns = t0_ns // SEGMENT_NS * SEGMENT_NS
 
     def _rebase(self, raw_ns: int) -> None:
         """Move the origin to the newest sample, so that floats stay exact."""
-        t, x = float(raw_ns - self.origin_raw_ns), float(round(self.best))
-
-        def moved(points: list[Point], sign: int) -> list[Point]:
-            return [(at - t, ceil(v - bend(at) - sign * x + bend(at - t))) for at, v in points]
-
-        self.upper, self.lower = moved(self.upper, 1), moved(self.lower, -1)
+        origin_raw_ns = raw_ns // buckets.COARSE_NS * buckets.COARSE_NS
+        t, x = float(origin_raw_ns - self.origin_raw_ns), float(round(self.best))
+        self.upper, self.lower = buckets.moved(self.upper, t, x), buckets.moved(self.lower, t, -x)
         self.top, self.bottom = [(a - x, b) for a, b in self.top], [(a - x, b) for a, b in self.bottom]
-        self.origin_raw_ns, self.origin_ns = raw_ns, self.origin_ns + int(x)
+        self.origin_raw_ns, self.origin_ns = origin_raw_ns, self.origin_ns + int(x)
         self.solved, self.best = self.solved - t, self.best - x
         if self.kalman is not None:
             self.kalman.t, self.kalman.x = self.kalman.t - t, self.kalman.x - x
+        self.spread.move(t, x)
 
     def _add(self, sample: tuple[int, int, int]) -> None:
         """Put what a sample bounds into the buckets, and let go of what has left the window."""
+        upper, lower = self._bounds_of(sample)
+        now = lower[0]
+        buckets.keep(self.upper, *upper, self.drift)
+        buckets.keep(self.lower, *lower, -self.drift)
+        buckets.age(self.upper, now, self.solved, self.drift)
+        buckets.age(self.lower, now, self.solved, -self.drift)
+
+    def _bounds_of(self, sample: tuple[int, int, int]) -> tuple[Point, Point]:
+        """The upper bound that a sample gives at its t0, and the lower one, negated, at its t1."""
         t0_ns, t1_ns, stamp_ns = sample
-        _keep_best(
-            self.upper, t0_ns - self.origin_raw_ns, stamp_ns + self.quantum_ns - t0_ns - self.origin_ns, self.drift
-        )
-        _keep_best(self.lower, t1_ns - self.origin_raw_ns, t1_ns - stamp_ns + self.origin_ns, -self.drift)
-        first = t1_ns - self.origin_raw_ns - WINDOW_NS
-        for points in (self.upper, self.lower):
-            while points[0][0] < first and len(points) > 1:
-                del points[0]
+        upper = float(t0_ns - self.origin_raw_ns), float(stamp_ns + self.quantum_ns - t0_ns - self.origin_ns)
+        return upper, (float(t1_ns - self.origin_raw_ns), float(t1_ns - stamp_ns + self.origin_ns))
 
     def _take(self, found: Polygon, sample: tuple[int, int, int]) -> None:
         """Answer from this polygon from now on."""
@@ -268,7 +274,7 @@ class Track(Struct):
         )
         return Segment(
             t_from_ns=from_ns, t_to_ns=to_ns, a_ns=self.origin_ns + int(a) + off, b_ppb=b_ppb, lo_ns=lo_ns, hi_ns=hi_ns,
-            u99_ns=ceil(self.u99_share * (hi_ns - lo_ns) / 2), b_lo_ppb=floor((b_lo - turn) * 1e9),
+            u99_ns=ceil(self.spread.share * (hi_ns - lo_ns) / 2), b_lo_ppb=floor((b_lo - turn) * 1e9),
             b_hi_ppb=ceil((b_hi + turn) * 1e9), quality="good" if is_near else "holdover", epoch=self.epoch,
         )  # fmt: skip
 
@@ -315,9 +321,10 @@ class Track(Struct):
             middle = (agreeing + other) // 2
             upper: list[Point] = []
             lower: list[Point] = []
-            for t0_ns, t1_ns, stamp_ns in self.samples[middle:]:
-                _keep_best(upper, t0_ns - self.origin_raw_ns, stamp_ns + self.quantum_ns - t0_ns - self.origin_ns, 0.0)
-                _keep_best(lower, t1_ns - self.origin_raw_ns, t1_ns - stamp_ns + self.origin_ns, 0.0)
+            for sample in self.samples[middle:]:
+                above, below = self._bounds_of(sample)
+                buckets.keep(upper, *above, self.drift)
+                buckets.keep(lower, *below, -self.drift)
             now = float(self.samples[-1][1] - self.origin_raw_ns)
             if polygon.solve(lower_hull(upper), lower_hull(lower), now) is None:
                 other = middle
@@ -349,18 +356,3 @@ class Track(Struct):
             hi_ns=hi - middle, u99_ns=(hi - lo) // 2, b_lo_ppb=-round(polygon.DRIFT_MAX * 1e9),
             b_hi_ppb=round(polygon.DRIFT_MAX * 1e9), quality="stepped", epoch=self.epoch,
         )  # fmt: skip
-
-
-def _keep_best(points: list[Point], t: float, bound: float, drift: float) -> None:
-    """Keep the tighter of two bounds of one bucket. Points stay ordered by time; drift is that of the bounds."""
-    new = (float(t), float(ceil(bound + bend(t))))
-    bucket = t // BUCKET_NS
-    place = len(points)
-    while place and points[place - 1][0] // BUCKET_NS > bucket:
-        place -= 1
-    if place and points[place - 1][0] // BUCKET_NS == bucket:
-        at, value = points[place - 1]
-        if bound - drift * t <= value - bend(at) - drift * at:
-            points[place - 1] = new
-    else:
-        points.insert(place, new)

@@ -1,0 +1,67 @@
+"""How far best values are from what is known later, as a share of the certain half-width: what u99 is made of.
+
+The conformal quantile of these shares: of n of them, the ceil(0.99 * (n + 1))-th. While they are too few for one, a
+share stands in that no error exceeded in simulation.
+"""
+
+from math import ceil
+from typing import Final
+
+from msgspec import Struct
+
+FIRST: Final = 0.55
+# A later value shares errors with the earlier one that more samples do not take away: the ways there and back differ.
+# So much more, and at least this share, was needed in simulation (docs/clocks-benchmark.md).
+UNSEEN: Final = 1.1
+LEAST: Final = 0.42
+EVERY_NS: Final = 4_000_000_000
+LATER_NS: Final = 64_000_000_000
+
+_BIN: Final = 0.01
+_BINS: Final = 75
+_LEVEL: Final = 0.99
+_MOST: Final = 4000  # beyond so many all counts are halved, so that old ones fade
+
+
+class Spread(Struct):
+    """`share` of the half-width is u99. `awaiting`: time, best value and half-width of values to be judged."""
+
+    share: float = FIRST
+    counts: list[int] = []
+    awaiting: list[tuple[float, float, float]] = []
+
+    def expects(self, t: float) -> bool:
+        """Tell whether a value at `t` is wanted."""
+        return not self.awaiting or t // EVERY_NS > self.awaiting[-1][0] // EVERY_NS
+
+    def await_(self, t: float, best: float, half: float) -> None:
+        """Keep a best value to be judged later."""
+        self.awaiting.append((round(t), round(best), round(half)))
+
+    def due(self, now: float) -> tuple[float, float, float] | None:
+        """The oldest value that can be judged by now, taken out."""
+        if not self.awaiting or self.awaiting[0][0] > now - LATER_NS:
+            return None
+        return self.awaiting.pop(0)
+
+    def judge(self, error: float, half: float) -> None:
+        """Take in how far a value was off."""
+        counts = self.counts or [0] * _BINS
+        counts[min(int(abs(error) / max(half, 1.0) / _BIN), _BINS - 1)] += 1
+        if sum(counts) > _MOST:
+            counts = [count // 2 for count in counts]
+        self.counts = counts
+        total = sum(counts)
+        rank = ceil(_LEVEL * (total + 1))
+        if rank > total:
+            self.share = FIRST
+            return
+        place = 0
+        while rank > counts[place]:
+            rank -= counts[place]
+            place += 1
+        self.share = min(max(UNSEEN * (place + 1) * _BIN, LEAST), 1.0)
+
+    def move(self, t: float, x: float) -> None:
+        """Count from an origin `t` ns later and `x` ns further."""
+        self.awaiting = [(at - t, best - x, half) for at, best, half in self.awaiting]
