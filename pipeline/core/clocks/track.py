@@ -30,6 +30,7 @@ _SEGMENTS_KEPT: Final = 20
 _REBASE_NS: Final = 512 * SECOND_NS  # so far from the origin floats still hold curvature terms to a fraction of a ns
 _ABSURD_MS: Final = 9_000_000_000_000  # the year 2255; later ones do not fit into 64 bits of ns
 _SENTINEL_MS: Final = 1
+_MANY_CORNERS: Final = 24
 _SLOWEST_NS: Final = 120 * SECOND_NS
 
 
@@ -218,8 +219,10 @@ class Track(Struct):
         else:
             self.kalman.add(t, x, variance)
         self.solved = float(t1_ns - self.origin_raw_ns)
-        self.top = [(round(a, 1), round(b, 14)) for a, b in found.top]
-        self.bottom = [(round(a, 1), round(b, 14)) for a, b in found.bottom]
+        self.top, self.bottom = found.top, found.bottom
+        if len(self.top) + len(self.bottom) > _MANY_CORNERS:  # rare; 0.1 ns and 1e-14 are within what at() adds
+            self.top = [(round(a, 1), round(b, 14)) for a, b in found.top]
+            self.bottom = [(round(a, 1), round(b, 14)) for a, b in found.bottom]
         lo, hi = found.bounds(0.0)
         kalman = self.kalman
         kalman.x = min(max(kalman.x, lo - kalman.v * (self.solved - t)), hi - kalman.v * (self.solved - t))
