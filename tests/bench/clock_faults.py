@@ -10,18 +10,18 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipeline.core.clocks.track import Offset, Track
-from tests.clock_channels import BASE, MS, SECOND, Beacons, Clock, beacons, quiet
+from tests.clock_channels import BASE, MS, SECOND, Beacons, Clock, Ints, beacons, quiet
 
 SECONDS: Final = 1800
 
 
 class Fault(NamedTuple):
-    """What came of one kind: steps, those found, most beacons until then, epochs without a step, checks, misses."""
+    """What came of one kind: steps, found by the first beacon or later, epochs without one, checks, truth outside."""
 
     name: str
     steps: int
-    found: int
-    beacons: int
+    at_once: int
+    later: int
     false: int
     checks: int
     outside: int
@@ -62,8 +62,7 @@ def _run(
     name: str, nodes: int, seed: int, *, steps: Callable[[], Steps] = list, kicks: bool = False, lost: bool = False,
     unstamped: bool = False, retried: bool = False,
 ) -> Fault:  # fmt: skip
-    total = np.zeros(7, dtype=np.int64)
-    slowest = 0
+    total = np.zeros(len(Fault._fields) - 1, dtype=np.int64)
     for node in range(nodes):
         rng = np.random.default_rng([seed, node])
         clock = Clock(rng, SECONDS)
@@ -80,19 +79,16 @@ def _run(
             sent = sent._replace(stamp_ms=np.ones_like(sent.stamp_ms))
         if retried:
             sent = sent._replace(stamp_ms=sent.stamp_ms + 3 * (rng.random(len(sent.t0)) < 0.01))
-        one, late = _node(sent, clock, rng)
-        total += one
-        slowest = max(slowest, late)
-    stepped, found, false, checks, outside, flagged, _ = total.tolist()
-    return Fault(name, stepped, found, slowest, false, checks, outside, flagged)
+        total += _node(sent, clock, rng)
+    return Fault(name, *total.tolist())
 
 
-def _node(sent: Beacons, clock: Clock, rng: np.random.Generator) -> tuple[np.ndarray, int]:
-    """Steps, found, false epochs, checks, outside, flagged of one node; and the most beacons until a step was found."""
+def _node(sent: Beacons, clock: Clock, rng: np.random.Generator) -> Ints:
+    """The counts of one node."""
     track = Track()
     waiting: list[list[int]] = []
     steps = sorted(clock.steps)
-    found = false = slowest = 0
+    at_once = later = false = 0
     pending: list[int] = []
     answers: list[tuple[int, Offset | None]] = []
     before = BASE
@@ -105,8 +101,8 @@ def _node(sent: Beacons, clock: Clock, rng: np.random.Generator) -> tuple[np.nda
         track.update(sample)
         if track.epoch > epoch:
             if waiting:
-                slowest, found = max(slowest, waiting[0][1]), found + 1
-                waiting.pop(0)
+                beacons_since = waiting.pop(0)[1]
+                at_once, later = at_once + (beacons_since == 1), later + (beacons_since > 1)
             else:
                 false += 1
         # Events since the beacon before are dated now, and once more from the closed segments.
@@ -119,8 +115,7 @@ def _node(sent: Beacons, clock: Clock, rng: np.random.Generator) -> tuple[np.nda
             answers += [(raw, track.at(raw)) for raw in pending if raw < track.open_from_ns]
             pending = [raw for raw in pending if raw >= track.open_from_ns]
     checks, outside, flagged = _judge(answers, clock)
-    counts = (len(clock.steps), found, false, checks, outside, flagged, 0)
-    return np.array(counts, dtype=np.int64), slowest
+    return np.array([len(clock.steps), at_once, later, false, checks, outside, flagged], dtype=np.int64)
 
 
 def _judge(answers: list[tuple[int, Offset | None]], clock: Clock) -> tuple[int, int, int]:
