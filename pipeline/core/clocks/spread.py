@@ -1,7 +1,7 @@
 """How far best values are from what is known later, as a share of the certain half-width: what u99 is made of.
 
-The conformal quantile of these shares: of n of them, the ceil(0.99 * (n + 1))-th. While they are too few for one, a
-share stands in that no error exceeded in simulation.
+The conformal quantile of these shares: of n of them, the ceil(0.99 * (n + 1))-th. It only widens u99: whether less
+than the least share would do for a node cannot be told from luck within the hours that it is watched.
 """
 
 from math import ceil
@@ -9,11 +9,10 @@ from typing import Final
 
 from msgspec import Struct
 
-FIRST: Final = 0.55
+LEAST: Final = 0.55
 # A later value shares errors with the earlier one that more samples do not take away: the ways there and back differ.
-# So much more, and at least this share, was needed in simulation (docs/clocks-benchmark.md).
+# So much more was needed in simulation for less than 1 wrong order in 100,000 (docs/clocks-benchmark.md).
 UNSEEN: Final = 1.5
-LEAST: Final = 0.48
 EVERY_NS: Final = 4_000_000_000
 LATER_NS: Final = 64_000_000_000
 
@@ -26,7 +25,7 @@ _MOST: Final = 4000  # beyond so many all counts are halved, so that old ones fa
 class Spread(Struct):
     """`share` of the half-width is u99. `awaiting`: time, best value and half-width of values to be judged."""
 
-    share: float = FIRST
+    share: float = LEAST
     counts: list[int] = []
     awaiting: list[tuple[float, float, float]] = []
 
@@ -54,7 +53,6 @@ class Spread(Struct):
         total = sum(counts)
         rank = ceil(_LEVEL * (total + 1))
         if rank > total:
-            self.share = FIRST
             return
         place = 0
         while rank > counts[place]:

@@ -170,7 +170,10 @@ class Track(Struct):
             return False
         if not _SENTINEL_MS < sample.broker_time_ms < _ABSURD_MS:
             return False
-        return not self.samples or sample.t1_ns >= self.samples[-1][1]
+        if not self.samples:
+            return True
+        t0_ns, t1_ns, _ = self.samples[-1]
+        return sample.t1_ns > t1_ns or (sample.t1_ns == t1_ns and sample.t0_ns > t0_ns)
 
     def _begin(self, sample: tuple[int, int, int]) -> None:
         t0_ns, t1_ns, stamp_ns = sample
@@ -227,7 +230,7 @@ class Track(Struct):
         kalman = self.kalman
         kalman.x = min(max(kalman.x, lo - kalman.v * (self.solved - t)), hi - kalman.v * (self.solved - t))
         self.best = (found.a + kalman.x + kalman.v * (self.solved - t)) / 2
-        self.drift = (found.b + kalman.v) / 2
+        self.drift = _drift(found, kalman)
 
     # --- spans ---------------------------------------------------------------------------------------------------
 
@@ -263,7 +266,7 @@ class Track(Struct):
             b_lo, b_hi = found.top[0][1], found.top[-1][1]
             if self.kalman is not None:
                 best = (found.a + self.kalman.x + self.kalman.v * (at - self.kalman.t)) / 2
-                drift = (found.b + self.kalman.v) / 2
+                drift = _drift(found, self.kalman)
         b_ppb = round(drift * 1e9)
         a = float(round(best + drift * (begin - at)))
         line = (a, a + b_ppb * (end - begin) / 1e9)
@@ -308,8 +311,8 @@ class Track(Struct):
         assert found is not None  # one sample with t0 <= t1 leaves room
         self._take(found, new)
         if kalman is not None and self.kalman is not None:
-            self.drift = drift
             self.kalman.v, self.kalman.vv = kalman.v, kalman.vv
+            self.drift = drift
         if ends[0] < ends[1]:
             moved = before - self.origin_ns
             self._append(self._stepped(ends, [(lo + moved, hi + moved) for lo, hi in old]))
@@ -359,3 +362,10 @@ class Track(Struct):
             hi_ns=hi - middle, u99_ns=(hi - lo) // 2, b_lo_ppb=-round(polygon.DRIFT_MAX * 1e9),
             b_hi_ppb=round(polygon.DRIFT_MAX * 1e9), quality="stepped", epoch=self.epoch,
         )  # fmt: skip
+
+
+def _drift(found: Polygon, kalman: Kalman) -> float:
+    """Of the two drifts the less uncertain one more: after a step the polygon knows nothing of it, the filter does."""
+    width = found.top[-1][1] - found.top[0][1]
+    variance = width * width / 12
+    return (found.b * kalman.vv + kalman.v * variance) / (kalman.vv + variance)
