@@ -9,13 +9,14 @@ from typing import Final
 
 from msgspec import Struct
 
-LEAST: Final = 0.55
+LEAST: Final = 0.5
 # A later value shares errors with the earlier one that more samples do not take away: the ways there and back differ.
 # So much more was needed in simulation for less than 1 wrong order in 100,000 (docs/clocks-benchmark.md).
 UNSEEN: Final = 1.5
 EVERY_NS: Final = 4_000_000_000
 LATER_NS: Final = 64_000_000_000
 
+_RATE: Final = 1 / 64
 _BIN: Final = 0.01
 _BINS: Final = 75
 _LEVEL: Final = 0.99
@@ -23,11 +24,24 @@ _MOST: Final = 4000  # beyond so many all counts are halved, so that old ones fa
 
 
 class Spread(Struct):
-    """`share` of the half-width is u99. `awaiting`: time, best value and half-width of values to be judged."""
+    """`share` of the half-width is u99. `awaiting`: time, best value and half-width of values to be judged.
+
+    A polygon that luck has made narrow leaves the truth anywhere in it, so that less than the `usual` half-width counts
+    as that, within the certain bounds.
+    """
 
     share: float = LEAST
+    usual: float = 0.0
     counts: list[int] = []
     awaiting: list[tuple[float, float, float]] = []
+
+    def u99(self, half: float, most: float) -> int:
+        """99 of 100 errors are within this, of a value that is at most so far from its certain bounds (ns)."""
+        return ceil(min(self.share * max(half, self.usual), most))
+
+    def see(self, half: float) -> None:
+        """Take in the half-width that a sample left."""
+        self.usual += (half - self.usual) * (_RATE if self.usual else 1.0)
 
     def expects(self, t: float) -> bool:
         """Tell whether a value at `t` is wanted."""

@@ -153,7 +153,7 @@ class Track(Struct):
         is_far = t - self.solved > FRESH_NS or self.upper[0][0] - t > FRESH_NS
         return Offset(
             offset_ns=self.origin_ns + round(best), lo_ns=self.origin_ns + floor(lo) - 1,
-            hi_ns=self.origin_ns + ceil(hi) + 1, u99_ns=ceil(self.spread.share * half),
+            hi_ns=self.origin_ns + ceil(hi) + 1, u99_ns=self.spread.u99(half, max(hi - best, best - lo)),
             quality="holdover" if is_far else "good", epoch=self.epoch,
         )  # fmt: skip
 
@@ -227,6 +227,7 @@ class Track(Struct):
             self.top = [(round(a, 1), round(b, 14)) for a, b in found.top]
             self.bottom = [(round(a, 1), round(b, 14)) for a, b in found.bottom]
         lo, hi = found.bounds(0.0)
+        self.spread.see((hi - lo) / 2)
         kalman = self.kalman
         kalman.x = min(max(kalman.x, lo - kalman.v * (self.solved - t)), hi - kalman.v * (self.solved - t))
         self.best = (found.a + kalman.x + kalman.v * (self.solved - t)) / 2
@@ -280,7 +281,7 @@ class Track(Struct):
         )
         return Segment(
             t_from_ns=from_ns, t_to_ns=to_ns, a_ns=self.origin_ns + int(a) + off, b_ppb=b_ppb, lo_ns=lo_ns, hi_ns=hi_ns,
-            u99_ns=ceil(self.spread.share * (hi_ns - lo_ns) / 2), b_lo_ppb=floor((b_lo - turn) * 1e9),
+            u99_ns=self.spread.u99((hi_ns - lo_ns) / 2, max(hi_ns, -lo_ns)), b_lo_ppb=floor((b_lo - turn) * 1e9),
             b_hi_ppb=ceil((b_hi + turn) * 1e9), quality="good" if is_near else "holdover", epoch=self.epoch,
         )  # fmt: skip
 

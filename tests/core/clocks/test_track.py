@@ -368,3 +368,20 @@ def test_a_coarser_quantum_is_a_setting() -> None:
         track.update(sample)
         assert holds(track, clock, sample.t1_ns)
     assert track.epoch == 0
+
+
+def test_a_polygon_made_narrow_by_luck_does_not_make_the_best_value_as_much_better() -> None:
+    _, samples = node(1, 300, data)
+    track = Track()
+    halves, errors = [], []
+    for sample in samples:
+        track.update(sample)
+        found = track.at(sample.t1_ns)
+        assert found is not None
+        halves.append((found.hi_ns - found.lo_ns) / 2)
+        errors.append(found.u99_ns)
+        assert found.u99_ns <= max(found.hi_ns - found.offset_ns, found.offset_ns - found.lo_ns)
+    narrow = int(np.argmin(halves[100:])) + 100
+    usual = float(np.median(halves[100:]))
+    assert halves[narrow] < 0.8 * usual
+    assert errors[narrow] / halves[narrow] > 1.2 * track.spread.share
