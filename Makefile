@@ -13,7 +13,7 @@ ARGS   ?=
 .PHONY: help demo test lint types imports check drill calibration ablation bench bench-clocks soak-clocks fuzz schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-11s%s\n", n, $$0}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
 
 demo: $(VENV)/.demo need-java ## bring everything up, replay a recorded incident, show it (ONCE=1: then stop)
 	@ONCE="$(ONCE)" $(PY) -m pipeline.demo
