@@ -8,6 +8,7 @@ simulated with its round trips. Method and what is not claimed: docs/clocks-benc
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -109,7 +110,9 @@ def scenario(result: Result, pairs: int, table: Table) -> Iterator[str]:
         yield f"  half-width p50 {h50:.2f} ms, p99 {h99:.2f} ms"
     u99 = float(np.mean(np.concatenate([np.abs(one.errors[OURS]) <= one.u99 for one in result.answers])))
     size = float(np.median(np.concatenate([one.u99 for one in result.answers]))) / 1e3
-    yield table.row(f"{name} errors within u99 (p50 {size:.0f} us)", f"{u99:.3%}", ">= 99 %", met=u99 >= 0.99)
+    least = float(np.quantile(_known([one.errors[OURS] for one in result.answers]), 0.99)) / 1e3
+    what = f"{name} errors within u99 (p50 {size:.0f} us; 99 % are within {least:.0f})"
+    yield table.row(what, f"{u99:.3%}", ">= 99 %", met=u99 >= 0.99)
     yield from order_rows(name, orders(result.answers, pairs, SEED), table)
 
 
@@ -205,7 +208,10 @@ def live(given: argparse.Namespace) -> Iterator[str]:
     found = clock_live.measure(given.live_seconds, 5)
     p50, p99 = (np.quantile(np.abs(found.errors), [0.5, 0.99]) / 1e3).tolist()
     yield ""
-    yield f"L: kafka-python to a real broker on this machine, {len(found.round_trips)} beacons at 5 Hz"
+    yield (
+        f"L: kafka-python to a real broker on this machine ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}), "
+        f"{len(found.round_trips)} beacons at 5 Hz"
+    )
     yield f"  round trip: {clock_live.quantiles_ms(found.round_trips)}"
     yield (
         f"  error against wall - raw of the same kernel (known to {found.unsure_ns / 1e3:.1f} us): p50 {p50:.0f}, "
