@@ -1,7 +1,8 @@
 """How far best values are from what is known later, as a share of the certain half-width: what u99 is made of.
 
-The conformal quantile of these shares: of n of them, the ceil(0.99 * (n + 1))-th. It only widens u99: whether less
-than the least share would do for a node cannot be told from luck within the hours that it is watched.
+The conformal quantile of these shares: of n of them, the ceil(0.99 * (n + 1))-th. While they are too few for one, a
+share stands in that was enough in simulation. Less than the least share is never believed: whether it would do for a
+node cannot be told from luck within the hours that it is watched.
 """
 
 from math import ceil
@@ -9,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+FIRST: Final = 0.7
 LEAST: Final = 0.5
 # A later value shares errors with the earlier one that more samples do not take away: the ways there and back differ.
 # So much more was needed in simulation for less than 1 wrong order in 100,000 (docs/clocks-benchmark.md).
@@ -30,7 +32,7 @@ class Spread(Struct):
     as that, within the certain bounds.
     """
 
-    share: float = LEAST
+    share: float = FIRST
     usual: float = 0.0
     counts: list[int] = []
     awaiting: list[tuple[float, float, float]] = []
@@ -67,7 +69,7 @@ class Spread(Struct):
         total = sum(counts)
         rank = ceil(_LEVEL * (total + 1))
         if rank > total:
-            return
+            return  # never so few again: counts are halved far above
         place = 0
         while rank > counts[place]:
             rank -= counts[place]

@@ -122,8 +122,7 @@ class Track(Struct):
             self._step()
             return
         self._take(found, new)
-        if (due := self.spread.due(t)) is not None and (later := polygon.solve(upper, lower, due[0])) is not None:
-            self.spread.judge(later.a - due[1], due[2])
+        self._judge(upper, lower)
 
     def close(self, raw_ns: int) -> list[Segment]:
         """Close the spans that ended at or before raw_ns, once a sample behind them, or none for long, says so.
@@ -232,6 +231,14 @@ class Track(Struct):
         kalman.x = min(max(kalman.x, lo - kalman.v * (self.solved - t)), hi - kalman.v * (self.solved - t))
         self.best = (found.a + kalman.x + kalman.v * (self.solved - t)) / 2
         self.drift = _drift(found, kalman)
+
+    def _judge(self, upper: Hull, lower: Hull) -> None:
+        """Compare an earlier best value with what is known of its time by now, from beacons before and after it."""
+        due = self.spread.due(self.solved)
+        if due is not None and due[0] >= max(upper.times[0], lower.times[0]):
+            later = polygon.solve(upper, lower, due[0])
+            if later is not None:
+                self.spread.judge(later.a - due[1], due[2])
 
     # --- spans ---------------------------------------------------------------------------------------------------
 
