@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.core.clocks.track import Track
-from tests.bench import clock_faults, clock_live
+from tests.bench import clock_faults, clock_producer
 from tests.bench.clock_orders import Orders, orders
 from tests.bench.clock_scenarios import OURS, Answers, Result, play, worst_growth
 from tests.clock_channels import Clock, Floats, beacons, busy, data, quiet
@@ -205,14 +205,14 @@ def steps(nodes: int, table: Table) -> Iterator[str]:
 
 def live(given: argparse.Namespace) -> Iterator[str]:
     """The real producer, and the simulation with its round trips."""
-    found = clock_live.measure(given.live_seconds, 5)
+    found = clock_producer.measure(given.live_seconds, 5)
     p50, p99 = (np.quantile(np.abs(found.errors), [0.5, 0.99]) / 1e3).tolist()
     yield ""
     yield (
         f"L: kafka-python to a real broker on this machine ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}), "
         f"{len(found.round_trips)} beacons at 5 Hz"
     )
-    yield f"  round trip: {clock_live.quantiles_ms(found.round_trips)}"
+    yield f"  round trip: {clock_producer.quantiles_ms(found.round_trips)}"
     yield (
         f"  error against wall - raw of the same kernel (known to {found.unsure_ns / 1e3:.1f} us): p50 {p50:.0f}, "
         f"p99 {p99:.0f} us"
@@ -220,7 +220,7 @@ def live(given: argparse.Namespace) -> Iterator[str]:
     half = float(np.median(found.half_widths)) / 1e6
     yield f"  half-width p50 {half:.2f} ms; outside: {found.outside} of {len(found.errors)}"
     for name, halves in (("M half", True), ("M any", False)):
-        channel = clock_live.resampled(found.round_trips, halves=halves)
+        channel = clock_producer.resampled(found.round_trips, halves=halves)
         yield from scenario(
             play(name, channel, SEED, given.nodes, min(given.seconds, 1200), given.checks), given.pairs // 4, Table()
         )
