@@ -17,6 +17,7 @@ from pipeline.core.clocks.track import Track
 from pipeline.embedded.kafka import KafkaBroker
 from schemas.records import ClockSample
 from shippers.beacon import BeaconProducer
+from shippers.clock import HostClock
 from shippers.config import Config, KafkaSettings
 from tests.clock_channels import Channel, Floats, Ways
 
@@ -43,7 +44,7 @@ def measure(seconds: float, hz: float) -> Live:
             plan = TopicPlan(name=TOPIC, partitions=1, settings={"message.timestamp.type": "LogAppendTime"})
             asyncio.run(create_topics(bootstrap, [plan], replication=1))
             config = Config(cluster="bench", reporter="bench", kafka=KafkaSettings(bootstrap=bootstrap))
-            producer = BeaconProducer(config, "boot", "bench")
+            producer = BeaconProducer(config, HostClock("bench"), "bench")
             try:
                 return _send(producer, seconds, hz)
             finally:
