@@ -10,10 +10,10 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check drill calibration ablation bench soak-clocks fuzz schemas docs lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check drill calibration ablation bench bench-clocks soak-clocks fuzz schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-11s%s\n", n, $$0}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
 
 demo: $(VENV)/.demo need-java ## bring everything up, replay a recorded incident, show it (ONCE=1: then stop)
 	@ONCE="$(ONCE)" $(PY) -m pipeline.demo
@@ -47,6 +47,9 @@ ablation: $(VENV)/.dev ## measure what each kind of derived evidence is worth, w
 
 bench: $(VENV)/.dev need-java ## reading next to the field's tools; throughput and latency next to bare Kafka and Faust
 	$(PY) -m tests.bench $(ARGS)
+
+bench-clocks: $(VENV)/.dev need-java ## how well clocks are told from beacons; errors, bounds, orders, faults, cost (minutes)
+	$(PY) -m tests.bench.clocks $(ARGS)
 
 soak-clocks: $(VENV)/.dev need-java ## ten minutes of 16 agents with falsified clocks: is every bound true?
 	$(PY) -m tests.bench.clocks_live $(ARGS)

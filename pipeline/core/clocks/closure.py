@@ -107,8 +107,8 @@ class Opening(Struct, frozen=True):
 def stepped_brokers(openings: Sequence[Opening], active: Mapping[int, int]) -> dict[int, int]:
     """Brokers whose own clock stepped, and when (ns): more than half of their active nodes saw it within 5 s.
 
-    `active` counts the nodes that talk to each broker. A step of the broker's clock moves the times of all of them alike,
-    so the order of their events stays as it was.
+    `active` counts the nodes that talk to each broker. A step of the broker's clock moves the times of all of
+    them alike, so the order of their events stays as it was.
     """
     by_broker: dict[int, list[Opening]] = defaultdict(list)
     for opening in openings:

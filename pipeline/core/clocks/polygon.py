@@ -56,20 +56,23 @@ def lower_hull(points: Sequence[Point]) -> Hull:
     times: list[float] = []
     values: list[float] = []
     slopes: list[float] = []
+    last_t = last_v = 0.0
     for t, v in points:
         while slopes:
-            slope = (v - values[-1]) / (t - times[-1])
+            slope = (v - last_v) / (t - last_t)
             if slope > slopes[-1]:
                 slopes.append(slope)
                 break
             slopes.pop()
             times.pop()
             values.pop()
+            last_t, last_v = times[-1], values[-1]
         else:
             if times:
-                slopes.append((v - values[-1]) / (t - times[-1]))
+                slopes.append((v - last_v) / (t - last_t))
         times.append(t)
         values.append(v)
+        last_t, last_v = t, v
     return Hull(times, values, slopes)
 
 

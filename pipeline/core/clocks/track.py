@@ -1,6 +1,6 @@
 """The clock of one node (and boot) against one broker: samples in, certain bounds of the offset out.
 
-A sample says: sent at raw time t0, acknowledged at t1, stamped T in between, when the broker's clock showed T to T + one
+A sample says: sent at raw time t0, acknowledged at t1, stamped T in between, when the broker's clock showed T to T +
 quantum. Both clocks run forward, so offset(t0) < T + quantum - t0 and offset(t1) >= T - t1, however slow it all was.
 Offsets are reference minus raw clock (CLOCK_MONOTONIC_RAW), ns. Bounds are certain while the drift stays within
 `polygon.DRIFT_MAX` and changes by at most `polygon.KAPPA`; a step, which breaks this, makes the bounds contradict each
@@ -10,28 +10,27 @@ other, and begins a new epoch.
 from math import ceil, floor
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from pipeline.core.clocks import polygon
+from pipeline.core.clocks import buckets, polygon
 from pipeline.core.clocks.kalman import Kalman
 from pipeline.core.clocks.polygon import Hull, Point, Polygon, bend, lower_hull
+from pipeline.core.clocks.spread import Spread
 from schemas.records import ClockSample
 from schemas.vocabulary import Quality
 
 SECOND_NS: Final = 1_000_000_000
 SEGMENT_NS: Final = 16 * SECOND_NS
-BUCKET_NS: Final = 2 * SECOND_NS
-WINDOW_NS: Final = 64 * BUCKET_NS
 FRESH_NS: Final = 10 * SECOND_NS  # after so long without a sample it is holdover
 USELESS_NS: Final = SECOND_NS  # half-width beyond which nothing is said
 QUANTUM_NS: Final = 1_000_000
-FIRST_U99: Final = 0.55  # share of the half-width within which 99 of 100 errors are
 
 _SAMPLES_KEPT: Final = 16
 _SEGMENTS_KEPT: Final = 20
 _REBASE_NS: Final = 512 * SECOND_NS  # so far from the origin floats still hold curvature terms to a fraction of a ns
 _ABSURD_MS: Final = 9_000_000_000_000  # the year 2255; later ones do not fit into 64 bits of ns
 _SENTINEL_MS: Final = 1
+_MANY_CORNERS: Final = 24
 _SLOWEST_NS: Final = 120 * SECOND_NS
 
 
@@ -84,7 +83,6 @@ class Track(Struct):
 
     quantum_ns: int = QUANTUM_NS
     epoch: int = 0
-    u99_share: float = FIRST_U99
     samples: list[tuple[int, int, int]] = []  # the last ones: t0, t1 (raw), stamp, ns
     segments: list[Segment] = []  # the newest closed ones
     unsent: int = 0  # how many of them `close` has not returned yet
@@ -100,6 +98,7 @@ class Track(Struct):
     best: float = 0.0  # offset and drift, best values
     drift: float = 0.0
     kalman: Kalman | None = None
+    spread: Spread = field(default_factory=Spread)
 
     def update(self, sample: ClockSample) -> None:
         """Take in a sample. One that cannot be, or is older than the newest, is ignored."""
@@ -110,14 +109,20 @@ class Track(Struct):
             self._begin(new)
         elif new[1] - self.origin_raw_ns > _REBASE_NS:
             self._rebase(new[1])
+        t = float(new[1] - self.origin_raw_ns)
+        if self.samples and self.spread.expects(t):
+            lo, hi = polygon.bounds(self.top, self.bottom, t - self.solved)
+            self.spread.await_(t, min(max(self.best + self.drift * (t - self.solved), lo), hi), (hi - lo) / 2)
         self._add(new)
         self.samples.append(new)
         del self.samples[:-_SAMPLES_KEPT]
-        found = polygon.solve(lower_hull(self.upper), lower_hull(self.lower), float(new[1] - self.origin_raw_ns))
+        upper, lower = lower_hull(self.upper), lower_hull(self.lower)
+        found = polygon.solve(upper, lower, t)
         if found is None:
             self._step()
-        else:
-            self._take(found, new)
+            return
+        self._take(found, new)
+        self._judge(upper, lower)
 
     def close(self, raw_ns: int) -> list[Segment]:
         """Close the spans that ended at or before raw_ns, once a sample behind them, or none for long, says so.
@@ -147,7 +152,7 @@ class Track(Struct):
         is_far = t - self.solved > FRESH_NS or self.upper[0][0] - t > FRESH_NS
         return Offset(
             offset_ns=self.origin_ns + round(best), lo_ns=self.origin_ns + floor(lo) - 1,
-            hi_ns=self.origin_ns + ceil(hi) + 1, u99_ns=ceil(self.u99_share * half),
+            hi_ns=self.origin_ns + ceil(hi) + 1, u99_ns=self.spread.u99(half, max(hi - best, best - lo)),
             quality="holdover" if is_far else "good", epoch=self.epoch,
         )  # fmt: skip
 
@@ -164,41 +169,45 @@ class Track(Struct):
             return False
         if not _SENTINEL_MS < sample.broker_time_ms < _ABSURD_MS:
             return False
-        return not self.samples or sample.t1_ns >= self.samples[-1][1]
+        if not self.samples:
+            return True
+        t0_ns, t1_ns, _ = self.samples[-1]
+        return sample.t1_ns > t1_ns or (sample.t1_ns == t1_ns and sample.t0_ns > t0_ns)
 
     def _begin(self, sample: tuple[int, int, int]) -> None:
         t0_ns, t1_ns, stamp_ns = sample
-        self.origin_raw_ns = t0_ns
+        self.origin_raw_ns = t0_ns // buckets.COARSE_NS * buckets.COARSE_NS
         self.origin_ns = stamp_ns + self.quantum_ns // 2 - (t0_ns + t1_ns) // 2
-        self.upper, self.lower, self.samples = [], [], []
+        self.upper, self.lower, self.samples, self.spread.awaiting = [], [], [], []
         if not self.open_from_ns:
             self.open_from_ns = t0_ns // SEGMENT_NS * SEGMENT_NS
 
     def _rebase(self, raw_ns: int) -> None:
         """Move the origin to the newest sample, so that floats stay exact."""
-        t, x = float(raw_ns - self.origin_raw_ns), float(round(self.best))
-
-        def moved(points: list[Point], sign: int) -> list[Point]:
-            return [(at - t, ceil(v - bend(at) - sign * x + bend(at - t))) for at, v in points]
-
-        self.upper, self.lower = moved(self.upper, 1), moved(self.lower, -1)
+        origin_raw_ns = raw_ns // buckets.COARSE_NS * buckets.COARSE_NS
+        t, x = float(origin_raw_ns - self.origin_raw_ns), float(round(self.best))
+        self.upper, self.lower = buckets.moved(self.upper, t, x), buckets.moved(self.lower, t, -x)
         self.top, self.bottom = [(a - x, b) for a, b in self.top], [(a - x, b) for a, b in self.bottom]
-        self.origin_raw_ns, self.origin_ns = raw_ns, self.origin_ns + int(x)
+        self.origin_raw_ns, self.origin_ns = origin_raw_ns, self.origin_ns + int(x)
         self.solved, self.best = self.solved - t, self.best - x
         if self.kalman is not None:
             self.kalman.t, self.kalman.x = self.kalman.t - t, self.kalman.x - x
+        self.spread.move(t, x)
 
     def _add(self, sample: tuple[int, int, int]) -> None:
         """Put what a sample bounds into the buckets, and let go of what has left the window."""
+        upper, lower = self._bounds_of(sample)
+        now = lower[0]
+        buckets.keep(self.upper, *upper, self.drift)
+        buckets.keep(self.lower, *lower, -self.drift)
+        buckets.age(self.upper, now, self.solved, self.drift)
+        buckets.age(self.lower, now, self.solved, -self.drift)
+
+    def _bounds_of(self, sample: tuple[int, int, int]) -> tuple[Point, Point]:
+        """The upper bound that a sample gives at its t0, and the lower one, negated, at its t1."""
         t0_ns, t1_ns, stamp_ns = sample
-        _keep_best(
-            self.upper, t0_ns - self.origin_raw_ns, stamp_ns + self.quantum_ns - t0_ns - self.origin_ns, self.drift
-        )
-        _keep_best(self.lower, t1_ns - self.origin_raw_ns, t1_ns - stamp_ns + self.origin_ns, -self.drift)
-        first = t1_ns - self.origin_raw_ns - WINDOW_NS
-        for points in (self.upper, self.lower):
-            while points[0][0] < first and len(points) > 1:
-                del points[0]
+        upper = float(t0_ns - self.origin_raw_ns), float(stamp_ns + self.quantum_ns - t0_ns - self.origin_ns)
+        return upper, (float(t1_ns - self.origin_raw_ns), float(t1_ns - stamp_ns + self.origin_ns))
 
     def _take(self, found: Polygon, sample: tuple[int, int, int]) -> None:
         """Answer from this polygon from now on."""
@@ -212,13 +221,24 @@ class Track(Struct):
         else:
             self.kalman.add(t, x, variance)
         self.solved = float(t1_ns - self.origin_raw_ns)
-        self.top = [(round(a, 1), round(b, 14)) for a, b in found.top]
-        self.bottom = [(round(a, 1), round(b, 14)) for a, b in found.bottom]
+        self.top, self.bottom = found.top, found.bottom
+        if len(self.top) + len(self.bottom) > _MANY_CORNERS:  # rare; 0.1 ns and 1e-14 are within what at() adds
+            self.top = [(round(a, 1), round(b, 14)) for a, b in found.top]
+            self.bottom = [(round(a, 1), round(b, 14)) for a, b in found.bottom]
         lo, hi = found.bounds(0.0)
+        self.spread.see((hi - lo) / 2)
         kalman = self.kalman
         kalman.x = min(max(kalman.x, lo - kalman.v * (self.solved - t)), hi - kalman.v * (self.solved - t))
         self.best = (found.a + kalman.x + kalman.v * (self.solved - t)) / 2
-        self.drift = (found.b + kalman.v) / 2
+        self.drift = _drift(found, kalman)
+
+    def _judge(self, upper: Hull, lower: Hull) -> None:
+        """Compare an earlier best value with what is known of its time by now, from beacons before and after it."""
+        due = self.spread.due(self.solved)
+        if due is not None and due[0] >= max(upper.times[0], lower.times[0]):
+            later = polygon.solve(upper, lower, due[0])
+            if later is not None:
+                self.spread.judge(later.a - due[1], due[2])
 
     # --- spans ---------------------------------------------------------------------------------------------------
 
@@ -254,7 +274,7 @@ class Track(Struct):
             b_lo, b_hi = found.top[0][1], found.top[-1][1]
             if self.kalman is not None:
                 best = (found.a + self.kalman.x + self.kalman.v * (at - self.kalman.t)) / 2
-                drift = (found.b + self.kalman.v) / 2
+                drift = _drift(found, self.kalman)
         b_ppb = round(drift * 1e9)
         a = float(round(best + drift * (begin - at)))
         line = (a, a + b_ppb * (end - begin) / 1e9)
@@ -268,7 +288,7 @@ class Track(Struct):
         )
         return Segment(
             t_from_ns=from_ns, t_to_ns=to_ns, a_ns=self.origin_ns + int(a) + off, b_ppb=b_ppb, lo_ns=lo_ns, hi_ns=hi_ns,
-            u99_ns=ceil(self.u99_share * (hi_ns - lo_ns) / 2), b_lo_ppb=floor((b_lo - turn) * 1e9),
+            u99_ns=self.spread.u99((hi_ns - lo_ns) / 2, max(hi_ns, -lo_ns)), b_lo_ppb=floor((b_lo - turn) * 1e9),
             b_hi_ppb=ceil((b_hi + turn) * 1e9), quality="good" if is_near else "holdover", epoch=self.epoch,
         )  # fmt: skip
 
@@ -299,8 +319,8 @@ class Track(Struct):
         assert found is not None  # one sample with t0 <= t1 leaves room
         self._take(found, new)
         if kalman is not None and self.kalman is not None:
-            self.drift = drift
             self.kalman.v, self.kalman.vv = kalman.v, kalman.vv
+            self.drift = drift
         if ends[0] < ends[1]:
             moved = before - self.origin_ns
             self._append(self._stepped(ends, [(lo + moved, hi + moved) for lo, hi in old]))
@@ -315,9 +335,10 @@ class Track(Struct):
             middle = (agreeing + other) // 2
             upper: list[Point] = []
             lower: list[Point] = []
-            for t0_ns, t1_ns, stamp_ns in self.samples[middle:]:
-                _keep_best(upper, t0_ns - self.origin_raw_ns, stamp_ns + self.quantum_ns - t0_ns - self.origin_ns, 0.0)
-                _keep_best(lower, t1_ns - self.origin_raw_ns, t1_ns - stamp_ns + self.origin_ns, 0.0)
+            for sample in self.samples[middle:]:
+                above, below = self._bounds_of(sample)
+                buckets.keep(upper, *above, self.drift)
+                buckets.keep(lower, *below, -self.drift)
             now = float(self.samples[-1][1] - self.origin_raw_ns)
             if polygon.solve(lower_hull(upper), lower_hull(lower), now) is None:
                 other = middle
@@ -351,16 +372,8 @@ class Track(Struct):
         )  # fmt: skip
 
 
-def _keep_best(points: list[Point], t: float, bound: float, drift: float) -> None:
-    """Keep the tighter of two bounds of one bucket. Points stay ordered by time; drift is that of the bounds."""
-    new = (float(t), float(ceil(bound + bend(t))))
-    bucket = t // BUCKET_NS
-    place = len(points)
-    while place and points[place - 1][0] // BUCKET_NS > bucket:
-        place -= 1
-    if place and points[place - 1][0] // BUCKET_NS == bucket:
-        at, value = points[place - 1]
-        if bound - drift * t <= value - bend(at) - drift * at:
-            points[place - 1] = new
-    else:
-        points.insert(place, new)
+def _drift(found: Polygon, kalman: Kalman) -> float:
+    """Of the two drifts the less uncertain one more: after a step the polygon knows nothing of it, the filter does."""
+    width = found.top[-1][1] - found.top[0][1]
+    variance = width * width / 12
+    return (found.b * kalman.vv + kalman.v * variance) / (kalman.vv + variance)
