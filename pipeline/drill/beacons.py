@@ -13,9 +13,10 @@ from pipeline.drill.clocks import SECOND_NS, NodeClock
 from pipeline.drill.fleet import Fleet, Node
 
 EVERY_NS: Final = 10 * SECOND_NS
-MARK_EVERY: Final = 6
+# So many beacons are told at once, with one reading of the clocks and a mark in the kernel log.
+TOGETHER: Final = 6
 # A fleet of thousands sends fewer, so that a folder stays small.
-NOTES: Final = 60_000
+BEACONS: Final = 12_000
 BEFORE_NS: Final = 200 * SECOND_NS
 _STEPPED: Final = 0.5
 _LEAST_STEP_S: Final = 0.5
@@ -51,7 +52,7 @@ def records(
 ) -> Iterator[tuple[str, list[str]]]:
     """Per node the lines of its record, from a little before the story to its end, or to the end of the node."""
     nodes = [*fleet.nodes, *fleet.others]
-    every_ns = max(EVERY_NS, (end_ns - begin_ns + BEFORE_NS) * len(nodes) // NOTES)
+    every_ns = max(EVERY_NS, (end_ns - begin_ns + BEFORE_NS) * len(nodes) // BEACONS)
     for node in nodes:
         r = Random(f"beacons/{seed}/{node.name}")
         last_ns = min(end_ns, dead.get(node.name, end_ns))
@@ -68,15 +69,16 @@ def records(
 def _notes(
     r: Random, node: Node, clock: NodeClock, boot_id: str, begin_ns: int, end_ns: int, every_ns: int
 ) -> Iterator[str]:
-    beacons = dict.fromkeys(range(begin_ns, end_ns, every_ns))
+    sent = [at - r.randrange(SECOND_NS) for at in range(begin_ns, end_ns, every_ns)]
+    told = [*range(begin_ns, end_ns, every_ns * TOGETHER), end_ns]
     # The agent reads its clocks every second; those beside a step are what tells of it.
     beside = [at + off for at, _ in clock.steps for off in (-SECOND_NS // 2, SECOND_NS // 2)]
-    times = sorted({*beacons, *(at for at in (*beside, end_ns) if begin_ns < at <= end_ns)})
-    for number, at_ns in enumerate(times):
+    for at_ns in sorted({*told, *(at for at in beside if begin_ns < at < end_ns)}):
         note: dict[str, Any] = {"boot_id": boot_id, "clock": _reading(clock, at_ns)}
-        if at_ns in beacons:
-            note["samples"] = [_sample(r, clock, at_ns - r.randrange(SECOND_NS))]
-        if number % MARK_EVERY == 0:
+        if at_ns in told:
+            acknowledged = [at for at in sent if at < at_ns - SECOND_NS]
+            note["samples"] = [_sample(r, clock, at) for at in acknowledged]
+            sent = sent[len(acknowledged) :]
             made_ns = at_ns - SECOND_NS
             around = (clock.raw_ns(made_ns), clock.raw_ns(made_ns + r.randrange(20_000, 80_000)))
             stamp_ns = clock.kernel_ns(made_ns + 10_000) // 1000 * 1000

@@ -132,8 +132,8 @@ class BootClock(Struct, kw_only=True):
             raw_lo_ns=raw_lo_ns, raw_hi_ns=raw_hi_ns,
             stretch=f"{self.number}.{chosen.steps}" if len(spans) == 1 and chosen.steps is not None else "",
             boot_id=self.boot_id, at_ns=min(max(chosen.middle_ns + best[1].offset_ns, lo_ns), hi_ns),
-            lo_ns=lo_ns, hi_ns=hi_ns, u99_ns=best[1].u99_ns + (raw_hi_ns - raw_lo_ns) // 2, quality=quality, epoch=last[1].epoch,
-            broker_id=best[0],
+            lo_ns=lo_ns, hi_ns=hi_ns, u99_ns=best[1].u99_ns + (raw_hi_ns - raw_lo_ns) // 2, quality=quality,
+            epoch=last[1].epoch, broker_id=best[0],
         )  # fmt: skip
 
     def place_one(self, lo_ns: int, hi_ns: int) -> Placed | None:
