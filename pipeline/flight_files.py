@@ -93,6 +93,16 @@ def dump_lines(path: Path, name: str) -> list[str]:
     return lines
 
 
+def dumps_in(path: Path) -> list[Dump]:
+    """The dumps that a file holds.
+
+    Raises:
+        UnreadableFileError: the file cannot be read, or holds no dump.
+
+    """
+    return _dumps(path)
+
+
 def _dumps(path: Path) -> list[Dump]:
     with open_log(path) as stream:
         data = stream.read(MAX_BYTES + 1)

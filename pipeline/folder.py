@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.content_clock.lines import Seen
 from pipeline.core.dating import Dating, attributes_of
 from pipeline.core.hosts import may_be_one
 from pipeline.core.incidents import rfc3339
@@ -22,6 +23,7 @@ from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
 from pipeline.core.stamps import DAY_NS, date_of
 from pipeline.flight_files import head_of
+from pipeline.folder_clocks import NO_CLOCKS, Clocks, Heard, clocks_of, dump_marks, line_marks
 from pipeline.layouts import KERNEL_NAMES, Layout, host_in, is_tool, layout_of, possible_hosts, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import (
@@ -84,12 +86,16 @@ class NodePlan(Struct, frozen=True, kw_only=True):
 
 
 class FolderPlan(Struct, frozen=True, kw_only=True):
-    """What a folder is taken to be. `gaps`: files whose kind is not read. `unreadable`: what could not be opened."""
+    """What a folder is taken to be. `gaps`: files whose kind is not read. `unreadable`: what could not be opened.
+
+    `clocks`: of which nodes the lines themselves show how their clocks go.
+    """
 
     cluster: str
     nodes: list[NodePlan]
     gaps: list[Gap]
     unreadable: list[Gap]
+    clocks: Clocks
 
 
 class _Look(Struct, kw_only=True):
@@ -105,6 +111,7 @@ class _Look(Struct, kw_only=True):
     layout: Layout
     objects: bool
     dump: bool = False
+    seen: list[Seen] = []
     # Of the words of its lines those that may be hosts by some path.
     said: set[str]
 
@@ -135,10 +142,14 @@ def plan(paths: Iterable[Path], *, node: str | None = None, workers: Workers | N
             (unreadable if look.is_unreadable else gaps).append(look.gap)
     placed = _placed(looks, manifest, node)
     datings = infer((look.times for look in looks), year=manifest.year, zone_s=zone_offset_s(manifest.time_zone))
-    nodes = _nodes(placed, manifest, folder, datings, _Jobs.of(looks, manifest, _job_name(paths)))
+    jobs = _Jobs.of(looks, manifest, _job_name(paths))
+    nodes = _nodes(placed, manifest, folder, datings, jobs)
+    clocks, alone = _clocks(nodes, placed, datings, jobs)
+    nodes = [msgspec.structs.replace(node, claim=node.claim or clocks.claims.get(node.reporter)) for node in nodes]
+    gaps += alone
     gaps += _without_a_year(looks, datings)
     gaps += _without_effect(manifest, {look.name for look in looks}, {node.reporter for node in nodes})
-    return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable)
+    return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable, clocks=clocks)
 
 
 def _without_a_year(looks: list[_Look], datings: dict[str, Dating]) -> list[Gap]:
@@ -316,9 +327,10 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     times = Sample(name=name, written_ns=path.stat().st_mtime_ns)
     kernel = kmsg = 0
     parse = line_reader(signals.load()).parse
+    marks = line_marks()
     for line in lines:
         kmsg += kmsg_header(line) is not None or is_kmsg_continuation(line)
-        parsed = parse(line)
+        parsed = marks.hear(line) or parse(line)
         if parsed.node:
             nodes[parsed.node] += 1
         times.add(parsed)
@@ -326,7 +338,7 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     head = set(lines)
     for line in tail_lines(path, TAIL_BYTES) if len(lines) == SAMPLE_LINES else ():
         if line not in head:
-            times.add(parse(line))
+            times.add(marks.hear(line) or parse(line))
     # A folder of a job may hold kernel logs; a file of that name is the job's.
     tokens, own = words_of(name), words_of(name.rpartition("/")[2])
     is_kernel = kernel * 3 >= len(lines) or (
@@ -335,7 +347,7 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     return _Look(
         name=name, path=path, kind="kernel" if lines and is_kernel else "application",
         kmsg=bool(lines) and kmsg * 2 > len(lines), lines=len(lines), nodes=nodes, times=times, layout=layout,
-        objects=objects, said=hosts.intersection(_words(text)),
+        objects=objects, said=hosts.intersection(_words(text)), seen=marks.seen,
     )  # fmt: skip
 
 
@@ -445,6 +457,25 @@ def _nodes(
             )
         )  # fmt: skip
     return plans
+
+
+def _clocks(
+    nodes: list[NodePlan], placed: _Placed, datings: dict[str, Dating], jobs: _Jobs
+) -> tuple[Clocks, list[Gap]]:
+    """What the lines of nodes show of their clocks, and whose contradict the others'; nothing beside clocks that were
+    measured: theirs is another timeline.
+    """
+    if any(node.clock_record for node in nodes):
+        return NO_CLOCKS, []
+    heard = [
+        Heard(
+            node=node, source=look.name, job=f"{jobs.job_of(look)}/{look.layout.attempt}", dating=datings[look.name],
+            seen=look.seen,
+        )
+        for group in placed.values() for look, node in group if node and look.kind == "application"
+    ]  # fmt: skip
+    heard += dump_marks((node, look.name, look.path) for group in placed.values() for look, node in group if look.dump)
+    return clocks_of(heard, {node.reporter: node.claim for node in nodes})
 
 
 def _is_shared(look: _Look) -> bool:

@@ -58,11 +58,18 @@ class ClockReading(Part, frozen=True, kw_only=True):
 
 
 class ClockClaim(Part, frozen=True, kw_only=True):
-    """Somebody's claim: reference time = the node's wall time + offset_ns, give or take bound_ns."""
+    """Somebody's claim: reference time = the node's wall time + offset_ns, give or take bound_ns.
+
+    `knots` say it more sharply near some moments: (wall_ns, offset_ns, bound_ns, astray_ns) each, by wall_ns; between
+    one and the next offset and bound run straight, give or take astray_ns. `others_bound_ns`: this reference is no true
+    time, and clocks of which nothing is claimed are within so much of it.
+    """
 
     offset_ns: int
     bound_ns: int
     by: str
+    knots: list[tuple[int, int, int, int]] = []
+    others_bound_ns: int = 0
 
 
 class ClockSample(Part, frozen=True, kw_only=True):

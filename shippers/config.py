@@ -224,6 +224,7 @@ def _check_clock(clock: ClockSettings) -> None:
     if clock.claim is not None:
         _within("clock.claim.offset_ns", clock.claim.offset_ns, -TEN_YEARS_NS, TEN_YEARS_NS)
         _within("clock.claim.bound_ns", clock.claim.bound_ns, 0, TEN_YEARS_NS)
+        _within("clock.claim.others_bound_ns", clock.claim.others_bound_ns, 0, TEN_YEARS_NS)
     if clock.static is not None:
         for name in clock.static.__struct_fields__:
             _within(f"clock.static.{name}", getattr(clock.static, name), *_INT64)

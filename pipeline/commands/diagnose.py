@@ -64,7 +64,7 @@ def diagnose(
         typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     folder, diagnosis = _diagnosed(paths, node, processes)
-    _print(diagnosis, _read(folder), as_json=as_json, full=full)
+    _print(diagnosis, _read(folder), _clocks(folder), as_json=as_json, full=full)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
         problems.append(f"no log to read in {', '.join(map(str, paths))}")
@@ -122,7 +122,19 @@ def _read(folder: FolderPlan) -> str:
     return f"{counted(len(kinds), 'file')} ({counted(kernels, 'kernel log')})" if kinds else ""
 
 
-def _print(diagnosis: Diagnosis, read: str, *, as_json: bool, full: bool) -> None:
+def _clocks(folder: FolderPlan) -> str:
+    """Of which nodes the clocks are known by what they log; nothing where that is none."""
+    aligned, bound_ms = len(folder.clocks.nodes), folder.clocks.bound_ns / 1e6
+    nodes = sum(not node.reporter.startswith("file:") for node in folder.nodes)
+    within = f"{bound_ms:.3g} ms" if bound_ms < 1_000 else f"{bound_ms / 1_000:.2g} s"
+    return (
+        f"{aligned} of {counted(nodes, 'node')} aligned by events that they all log, each within {within}"
+        if aligned
+        else ""
+    )
+
+
+def _print(diagnosis: Diagnosis, read: str, clocks: str, *, as_json: bool, full: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(diagnosis.shape(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()
@@ -130,7 +142,7 @@ def _print(diagnosis: Diagnosis, read: str, *, as_json: bool, full: bool) -> Non
     look = look_of(sys.stdout)
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
     text = render_diagnosis(
-        diagnosis.incidents, gaps, _notes(diagnosis), read=read, is_read=bool(read), full=full, width=look.width,
-        color=look.color,
+        diagnosis.incidents, gaps, _notes(diagnosis), read=read, is_read=bool(read), clocks=clocks, full=full,
+        width=look.width, color=look.color,
     )  # fmt: skip
     sys.stdout.write(text)

@@ -4,6 +4,7 @@ Every event carries [lo, hi] from the start. Here the bounds come from a claim (
 default of +-5 s); measured segments replace the claim without touching the callers.
 """
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Final
 
@@ -74,9 +75,44 @@ NO_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=DEFAULT_BOUND_NS, by="default
 BMC_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=BMC_BOUND_NS, by="default")
 
 
+# Clocks that nobody steers run apart by no more than this.
+PAIR_PPM: Final = 200
+
+
 def claim_of(batch: RawBatch, node: str) -> ClockClaim:
     """What is claimed of the clock of `node`: the batch speaks for its reporter's clock and for no other."""
-    return batch.clock_claim if batch.clock_claim is not None and is_one(node, batch.reporter) else NO_CLAIM
+    claim = batch.clock_claim
+    if claim is None:
+        return NO_CLAIM
+    if is_one(node, batch.reporter):
+        return claim
+    return NO_CLAIM if not claim.others_bound_ns else _unclaimed(claim.others_bound_ns)
+
+
+@lru_cache(maxsize=64)
+def _unclaimed(bound_ns: int) -> ClockClaim:
+    return ClockClaim(offset_ns=0, bound_ns=bound_ns, by=NO_CLAIM.by)
+
+
+def at_wall(claim: ClockClaim, wall_ns: int) -> tuple[int, int]:
+    """Offset and bound (ns) of a claim at a moment of the node's wall clock."""
+    knots = claim.knots
+    if not knots:
+        return claim.offset_ns, claim.bound_ns
+    number = bisect_right(knots, wall_ns, key=lambda knot: knot[0])
+    if 0 < number < len(knots):
+        (from_ns, offset_ns, bound_ns, astray_ns), (to_ns, next_offset_ns, next_bound_ns, _) = knots[
+            number - 1 : number + 1
+        ]
+        gone_ns, whole_ns = wall_ns - from_ns, max(1, to_ns - from_ns)
+        offset_ns += (next_offset_ns - offset_ns) * gone_ns // whole_ns
+        bound_ns += -(-(next_bound_ns - bound_ns) * gone_ns // whole_ns) + 1
+        # Near a knot it cannot be further off the straight line than clocks can run apart, there and back.
+        bound_ns += min(astray_ns, 2 * min(gone_ns, whole_ns - gone_ns) * PAIR_PPM // 1_000_000)
+    else:
+        near_ns, offset_ns, bound_ns, _ = knots[max(0, number - 1)]
+        bound_ns += abs(wall_ns - near_ns) * PAIR_PPM // 1_000_000
+    return (offset_ns, bound_ns) if bound_ns < claim.bound_ns else (claim.offset_ns, claim.bound_ns)
 
 
 @lru_cache(maxsize=4_096)
@@ -92,7 +128,8 @@ def read_wall_ns(progress: Progress) -> tuple[int, int]:
     """
     read_ns = min((s.read_through_unix_nano for s in progress.sources if s.state == "on"), default=0)
     claim = progress.clock_claim or NO_CLAIM
-    return read_ns, read_ns + claim.offset_ns - claim.bound_ns if read_ns else 0
+    offset_ns, bound_ns = at_wall(claim, read_ns)
+    return read_ns, read_ns + offset_ns - bound_ns if read_ns else 0
 
 
 def clock_fault(run: Run, batch_wall_ns: int, arrival_ns: int) -> str | None:
@@ -121,15 +158,16 @@ def _bounds(
     """
     if not EARLIEST_NS <= wall_ns - off_ns < LATEST_NS:
         return UNKNOWN
-    reference = wall_ns + claim.offset_ns
+    offset_ns, bound_ns = at_wall(claim, wall_ns)
+    reference = wall_ns + offset_ns
     return When(
         clock_id=clock_id,
         raw_ns=wall_ns - off_ns,
         resolution_ns=resolution_ns + 2 * off_ns,
         aligned_ns=reference,
-        lo_ns=max(reference - off_ns - claim.bound_ns - slack_ns[0], TIME_MIN_NS),
-        hi_ns=min(reference + resolution_ns + off_ns + claim.bound_ns + slack_ns[1], TIME_MAX_NS),
-        quality="holdover" if claim is NO_CLAIM or claim is BMC_CLAIM else "good",
+        lo_ns=max(reference - off_ns - bound_ns - slack_ns[0], TIME_MIN_NS),
+        hi_ns=min(reference + resolution_ns + off_ns + bound_ns + slack_ns[1], TIME_MAX_NS),
+        quality="holdover" if claim.by == NO_CLAIM.by else "good",
         kernel=kernel,
         inferred=inferred,
     )

@@ -1,7 +1,7 @@
 """`make bench`: the figures of this path, each beside those of the field's tools, bare Kafka and Faust in the same run.
 
-usage: python -m tests.bench [--only reading|collapse|collapse-live|live]
-                             [--lines 200000] [--samples 60] [--noise 850000] [--sizes 0.1,1]
+usage: python -m tests.bench [--only reading|collapse|collapse-live|content-clocks|live]
+                             [--folders 20] [--lines 200000] [--samples 60] [--noise 850000] [--sizes 0.1,1]
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pipeline.up import Settings, Stack
-from tests.bench import collapse, latency, reading, throughput
+from tests.bench import collapse, content_clocks, latency, reading, throughput
 from tests.bench.throughput import Parts
 
 
@@ -26,20 +26,25 @@ def main() -> None:
     options.add_argument("--lines", type=int, default=200_000)
     options.add_argument("--samples", type=int, default=60)
     options.add_argument(
-        "--only", choices=["reading", "collapse", "collapse-live", "live"], help="leave the others out"
+        "--only",
+        choices=["reading", "collapse", "collapse-live", "content-clocks", "live"],
+        help="leave the others out",
     )
     options.add_argument("--noise", type=int, default=850_000, help="lines of noise that are read")
     options.add_argument("--sizes", default="0.1,1", help="sizes in GB that are diagnosed")
     options.add_argument("--lead", type=float, default=420, help="seconds until the collapse that is played is over")
+    options.add_argument("--folders", type=int, default=20, help="folders of each kind whose clocks are aligned")
     options.add_argument("--progress", type=float, default=1, help="seconds between two progress records of a node")
     given = options.parse_args()
-    wanted = ["reading", "collapse", "collapse-live", "live"] if given.only is None else [given.only]
+    wanted = ["reading", "collapse", "collapse-live", "content-clocks", "live"] if given.only is None else [given.only]
     if "reading" in wanted:
         _print(lambda folder: reading.measure(folder, given.noise, [float(size) for size in given.sizes.split(",")]))
     if "collapse" in wanted:
         _print(lambda folder: collapse.post_mortem(folder, [1, 2]))
     if "collapse-live" in wanted:
         _print(lambda folder: collapse.live(folder, given.lead, given.progress))
+    if "content-clocks" in wanted:
+        _print(lambda folder: content_clocks.measure(folder, given.folders))
     if "live" in wanted:
         _live(given)
 

@@ -13,6 +13,7 @@ from pipeline.reader import node_records
 from schemas.codec import encode
 from schemas.topics import key_of
 from tests.e2e.fleet import Fleet, Playing, as_cluster, contents, expected, line_count
+from tests.test_content_clocks import skewed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.clickhouse, pytest.mark.slow]
 
@@ -38,6 +39,16 @@ def test_recorded_clocks_are_used_by_both(fleet: Fleet, tmp_path: Path) -> None:
     Playing(fleet, folder).wait_done()
 
     fleet.wait_final("recorded", expected(folder))
+
+
+def test_clocks_that_the_lines_align_are_so_in_a_replay_too(fleet: Fleet, tmp_path: Path) -> None:
+    """What the plan of the folder says of clocks travels with the batches of the shippers."""
+    folder = as_cluster(skewed(tmp_path / "skewed"), tmp_path / "clocks", "clocks")
+
+    Playing(fleet, folder).wait_done()
+
+    fleet.wait_final("clocks", expected(folder))
+    assert {edge.order for edge in diagnose([folder]).incidents[0].edges} == {"certain"}
 
 
 @pytest.mark.parametrize("order", ["first node first", "last node first", "nodes in turn"])

@@ -67,6 +67,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     said: dict[Any, Any]
 
     @property
+    def completed_ns(self) -> int:
+        """When the rank saw that the operation had ended on its device."""
+        return _time(self.said, "time_discovered_completed")
+
+    @property
     def sizes(self) -> tuple[int, int, str]:
         """How many elements go in and come out, -1 where that is not known, and the shapes."""
         numel_in, shape_in = _sizes(self.said.get("input_sizes"))

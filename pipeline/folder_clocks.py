@@ -1,0 +1,92 @@
+"""What the files of a folder show of the clocks of its nodes: `pipeline/core/content_clock`, over what is looked at."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from pipeline.core.content_clock.lines import MAX_NODES_OF_DUMPS, WORDS, Seen, marks_of, seen_in, seen_in_dump
+from pipeline.core.content_clock.solve import align
+from pipeline.core.dating import NOTHING_SAID, Dating
+from pipeline.core.line_reader import line_reader
+from pipeline.core.parse import ParsedLine
+from pipeline.core.times import DEFAULT_BOUND_NS
+from pipeline.flight_files import dumps_in
+from pipeline.logfiles import UnreadableFileError
+from schemas import signals
+from schemas.records import ClockClaim, Gap
+
+# One rank of a node tells as much of its clock as all do.
+DUMPS_OF_NODE: Final = 1
+
+
+class Clocks(Struct, frozen=True, kw_only=True):
+    """Claims about clocks of which nothing else is claimed. `nodes`: those whose lines show it, within `bound_ns`."""
+
+    claims: dict[str, ClockClaim]
+    nodes: list[str]
+    bound_ns: int
+
+
+NO_CLOCKS: Final = Clocks(claims={}, nodes=[], bound_ns=0)
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """What one file tells of events of several nodes."""
+
+    node: str
+    source: str
+    job: str
+    dating: Dating
+    seen: list[Seen]
+
+
+class _Listener:
+    """Reads the lines of a file that may tell of such an event."""
+
+    def __init__(self) -> None:
+        self._reader = line_reader(signals.load())
+        self.seen: list[Seen] = []
+
+    def hear(self, line: str) -> ParsedLine | None:
+        """What the prefixes of a line say, where it was read; None where nothing in it is of interest."""
+        if not any(word in line for word in WORDS):
+            return None
+        parsed, match = self._reader.read(line)
+        seen = seen_in(parsed, match)
+        if seen is not None:
+            self.seen.append(seen)
+        return parsed
+
+
+def line_marks() -> _Listener:
+    """A listener for one file."""
+    return _Listener()
+
+
+def dump_marks(files: Iterable[tuple[str, str, Path]]) -> Iterator[Heard]:
+    """What dumps of the flight recorder tell; `files`: node, name and path."""
+    count: Counter[str] = Counter()
+    for node, name, path in files:
+        count[node] += bool(node)
+        if node and count[node] <= DUMPS_OF_NODE and len(count) <= MAX_NODES_OF_DUMPS:
+            try:
+                dumps = dumps_in(path)
+            except UnreadableFileError:
+                continue
+            if len(dumps) == 1:
+                yield Heard(node=node, source=name, job="", dating=NOTHING_SAID, seen=list(seen_in_dump(dumps[0])))
+
+
+def clocks_of(heard: Iterable[Heard], claims: Mapping[str, ClockClaim | None]) -> tuple[Clocks, list[Gap]]:
+    """What is shown of the clocks of all nodes, by what is claimed of them; and whose lines contradict the others'."""
+    known = {node: claim for node, claim in claims.items() if claim is not None}
+    marks = [mark for one in heard for mark in marks_of(one.seen, one.node, one.source, one.job, one.dating)]
+    found = align(marks, claims, known, DEFAULT_BOUND_NS)
+    gaps = [
+        Gap(source=node, node=node, reason=f"its clock is not aligned with the others by what they log: {why}")
+        for node, why in found.left_out.items()
+    ]
+    return Clocks(claims=found.claims, nodes=found.nodes, bound_ns=found.bound_ns), gaps

@@ -1,0 +1,133 @@
+"""Clocks of a folder's nodes, aligned by what its files contain."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pipeline.core.times import at_wall
+from pipeline.diagnose import diagnose
+from pipeline.folder import plan
+from pipeline.replay import Settings, Shipper
+from shippers.config import load
+from tests.bench.content_clocks import KINDS, SECOND, Made, judged
+from tests.test_diagnose_command import run
+
+QUIET = {"only one prints"}
+
+
+def made(kind: str, seed: int, folder: Path) -> Made:
+    """A folder of the benchmark."""
+    one = KINDS[kind](Random(f"content-clocks/{seed}"))
+    for name, lines in one.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return one
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_no_bound_of_a_folder_is_wrong(kind: str, tmp_path: Path) -> None:
+    """Every emitter that the benchmark knows; where one rank prints alone nothing is known of clocks."""
+    for seed in (0, 4):
+        one = made(kind, seed, tmp_path / str(seed))
+
+        tally = judged(one, tmp_path / str(seed), Random(seed))
+
+        assert tally.wrong == 0
+        assert (tally.known == 0) == (kind in QUIET)
+
+
+FAULT = "NVRM: Xid (PCI:0000:5e:00): 79, pid=4242, name=python, GPU has fallen off the bus."
+
+
+def skewed(folder: Path) -> Path:
+    """Three nodes print their steps; a GPU of the last is lost, 2.5 s later the others fail. Its clock is 4 s ahead."""
+    folder.mkdir()
+    (folder / "rootrank.toml").write_text('cluster = "skewed"\njob_id = "7"\ntime_zone = "+00:00"\n')
+    ahead = {"gpu-101": 0.0, "gpu-102": 0.3, "gpu-103": 4.0}
+    for rank, (node, ahead_s) in enumerate(ahead.items()):
+        (folder / node).mkdir()
+        lines = [f"[{_wall(10 + step * 1.3 + ahead_s)}] step {step} | loss 2.31 |" for step in range(60)]
+        if node != "gpu-103":
+            lines.append(
+                f"[{_wall(91.5 + ahead_s)}] [rank{rank}]: RuntimeError: NCCL communicator was aborted on rank {rank}."
+            )
+        (folder / node / f"rank{rank}.log").write_text("\n".join(lines) + "\n")
+    text = f"{_wall(89.0 + 4.0).replace(' ', 'T')}+00:00 gpu-103 kernel: {FAULT}\n"
+    (folder / "gpu-103" / "kern.log").write_text(text)
+    return folder
+
+
+def _wall(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"2026-03-04 05:{int(minutes):02d}:{rest:06.3f}"
+
+
+def test_a_cause_that_is_stamped_after_its_effect_comes_before_it(tmp_path: Path) -> None:
+    """The fault is stamped 1.5 s after what follows from it; what the nodes log together shows that it came first."""
+    incident = diagnose([skewed(tmp_path / "logs")]).incidents[0]
+
+    assert incident.class_ == "hardware/gpu_xid_79"
+    assert {edge.order for edge in incident.edges} == {"certain"}
+
+
+def test_a_replay_gets_the_claims_that_the_post_mortem_uses(tmp_path: Path) -> None:
+    """Settings of its shippers say the same of every clock."""
+    folder = plan([skewed(tmp_path / "logs")])
+    settings = Settings(bootstrap="unused:9092", work_dir=tmp_path, run_id="r")
+    assert folder.clocks.nodes == ["gpu-101", "gpu-102", "gpu-103"]
+    for number, node in enumerate(folder.nodes):
+        shipper = Shipper(folder.cluster, node, settings, number)
+        shipper.folder.mkdir(parents=True)
+        file = shipper.folder / "node.toml"
+        file.write_text(shipper._toml())
+
+        assert load(file).clock.claim == node.claim
+
+
+def test_the_report_says_whose_clocks_are_aligned_and_how_well(tmp_path: Path) -> None:
+    """One line for people."""
+    shown = run(skewed(tmp_path / "logs")).output
+
+    assert "CLOCKS" in shown
+    assert "3 of 3 nodes aligned by events that they all log" in shown
+
+
+def test_a_clock_that_was_set_is_named_among_what_is_not_known(tmp_path: Path) -> None:
+    """It keeps the bound of a clock of which nothing is known."""
+    one = made("a clock is set", 0, tmp_path)
+
+    folder = plan([tmp_path])
+
+    reasons = {gap.node: gap.reason for gap in folder.gaps}
+    assert "its clock was set while the job ran" in reasons[one.stepped]
+    claim = next(node.claim for node in folder.nodes if node.reporter == one.stepped)
+    assert claim is None or not claim.knots
+
+
+def test_a_stated_clock_is_kept(tmp_path: Path) -> None:
+    """The other nodes follow the one of which the manifest says something."""
+    folder = skewed(tmp_path / "logs")
+    with (folder / "rootrank.toml").open("a") as out:
+        out.write("\n[nodes.gpu-103]\nclock_offset_s = -4.0\nclock_bound_s = 0.001\n")
+
+    claims = {node.reporter: node.claim for node in plan([folder]).nodes}
+
+    stated, followed = claims["gpu-103"], claims["gpu-101"]
+    assert stated is not None
+    assert followed is not None
+    assert (stated.by, stated.offset_ns, stated.bound_ns) == ("rootrank.toml", -4 * SECOND, SECOND // 1000)
+    offset_ns, bound_ns = at_wall(followed, 1_772_600_767 * SECOND)
+    assert abs(offset_ns) <= bound_ns < SECOND
+
+
+def test_broken_dumps_say_nothing_of_clocks(tmp_path: Path) -> None:
+    """What looks like a dump and is none is a gap, as before."""
+    for node in ("gpu-101", "gpu-102"):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "nccl_trace_rank_0.json").write_text(
+            json.dumps({"version": "2.9", "entries": 7, "pg_config": 1})
+        )
+
+    assert plan([tmp_path]).clocks.nodes == []
