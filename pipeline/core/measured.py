@@ -33,13 +33,13 @@ def measured(
     placed = clock.wall(shown_ns, when.resolution_ns, since=_line_before(since), until=until)
     if placed is not None:
         return _as_placed(when, placed, node, placed.stretch, boot_id)
-    offset_ns = clock.wall_offset_ns(shown_ns)
-    if offset_ns is None:
+    guess = clock.wall_offset_ns(shown_ns)
+    if guess is None or not TIME_MIN_NS <= shown_ns + guess[0] <= TIME_MAX_NS:
         return when
-    at_ns = shown_ns + offset_ns
+    at_ns, off_ns = shown_ns + guess[0], guess[1] + DEFAULT_BOUND_NS
     return msgspec.structs.replace(
-        when, aligned_ns=at_ns, lo_ns=max(at_ns - DEFAULT_BOUND_NS, TIME_MIN_NS),
-        hi_ns=min(at_ns + when.resolution_ns + DEFAULT_BOUND_NS, TIME_MAX_NS), quality="holdover",
+        when, aligned_ns=at_ns, lo_ns=max(at_ns - off_ns, TIME_MIN_NS),
+        hi_ns=min(at_ns + when.resolution_ns + off_ns, TIME_MAX_NS), quality="holdover",
     )  # fmt: skip
 
 
@@ -94,7 +94,8 @@ def _as_placed(when: When, placed: Placed, node: str, stretch: str, boot_id: str
     is_of_boot = placed.boot_id == boot_id
     clock_id = f"{node}/wall" if stretch == FIRST_STRETCH else f"{node}/wall/{stretch}" if stretch else ""
     return msgspec.structs.replace(
-        when, clock_id=clock_id, aligned_ns=placed.at_ns, lo_ns=placed.lo_ns, hi_ns=placed.hi_ns,
+        when, clock_id=clock_id, aligned_ns=placed.at_ns, lo_ns=max(placed.lo_ns, TIME_MIN_NS),
+        hi_ns=min(placed.hi_ns, TIME_MAX_NS),
         quality=placed.quality, monotonic_raw_ns=placed.raw_lo_ns if is_of_boot else None,
         monotonic_raw_width_ns=placed.raw_hi_ns - placed.raw_lo_ns if is_of_boot else 0, u99_ns=placed.u99_ns,
         epoch=placed.epoch, broker_id=placed.broker_id, stretch=stretch,
@@ -109,5 +110,5 @@ def read_through(progress: Progress, clock: NodeClock | None) -> int:
     placed = clock.wall(read_ns)
     if placed is not None:
         return placed.lo_ns
-    offset_ns = clock.wall_offset_ns(read_ns)
-    return claimed_ns if offset_ns is None else read_ns + offset_ns - DEFAULT_BOUND_NS
+    guess = clock.wall_offset_ns(read_ns)
+    return claimed_ns if guess is None else max(read_ns + guess[0] - guess[1] - DEFAULT_BOUND_NS, 0)

@@ -20,13 +20,16 @@ FAST_SLEW_PPM: Final = 100_000
 # A stamp may be later than the last reading by so much: what is read together is put into a batch shortly after.
 AHEAD_NS: Final = 5_000_000_000
 KEPT: Final = 256
+# A reading that comes late holds for the lines that came with it: so far around it the clock may have been there.
+AROUND_NS: Final = 10_000_000_000
 
 
 class Stretch(Struct, kw_only=True):
     """Raw time between two readings in which the other clock ran straight, within `off_ns`.
 
     `ahead_ns` is the other clock minus raw; `unsure_ns` is how far the last reading may be off. `steps` counts the
-    steps before it; `top_ns` is the highest that was shown in it or before it.
+    steps before it; `top_ns` is the highest that was shown in it or before it. What `is_late` was learned afterwards:
+    it has no count, since events behind it are already named by theirs.
     """
 
     from_ns: int
@@ -38,6 +41,7 @@ class Stretch(Struct, kw_only=True):
     unsure_ns: int = 0
     steps: int = 0
     is_step: bool = False
+    is_late: bool = False
     top_ns: int = 0
 
     def ahead_at(self, raw_ns: int) -> int:
@@ -64,6 +68,27 @@ class Span(Struct, frozen=True, kw_only=True):
         return (self.lo_ns + self.hi_ns) // 2
 
 
+class Lost(Struct, kw_only=True):
+    """Stretches that are no longer kept, all in one: how far ahead the other clock was at least and at most (ns)."""
+
+    from_ns: int
+    to_ns: int
+    least_ns: int
+    most_ns: int
+
+    def take(self, stretch: Stretch) -> None:
+        """One more."""
+        aheads = (stretch.from_ahead_ns, stretch.to_ahead_ns)
+        self.to_ns = stretch.to_ns
+        self.least_ns = min(self.least_ns, min(aheads) - stretch.off_ns)
+        self.most_ns = max(self.most_ns, max(aheads) + stretch.off_ns)
+
+    def raw_of(self, shown_ns: int) -> list[Span]:
+        """When this may have been shown."""
+        lo_ns, hi_ns = max(shown_ns - self.most_ns, self.from_ns), min(shown_ns - self.least_ns, self.to_ns)
+        return [Span(lo_ns=lo_ns, hi_ns=hi_ns, steps=None)] if lo_ns <= hi_ns else []
+
+
 class Shown(Struct, frozen=True, kw_only=True):
     """What a clock showed, give or take `off_ns`, after `steps` steps."""
 
@@ -78,6 +103,7 @@ class History(Struct, kw_only=True):
     stretches: list[Stretch] = field(default_factory=list)
     stepped_ns: int = 0
     stepped_at_ns: int = 0
+    lost: Lost | None = None
 
     @property
     def last_ns(self) -> int | None:
@@ -92,7 +118,7 @@ class History(Struct, kw_only=True):
     def note(self, raw_ns: int, shown_ns: int, width_ns: int = 0) -> int:
         """Take a reading: shown within `width_ns` after raw was read. How far the clock was stepped before it, in ns.
 
-        A reading that is not later than the last one says nothing (a recorded clock stands still).
+        One that is older than the last (a batch that waited in a spool) is put between those around it.
         """
         ahead_ns, unsure_ns = shown_ns - raw_ns - width_ns // 2, width_ns // 2 + 1
         if not self.stretches:
@@ -100,6 +126,7 @@ class History(Struct, kw_only=True):
             return 0
         last = self.stretches[-1]
         if raw_ns <= last.to_ns:
+            self._note_late(raw_ns, ahead_ns, unsure_ns)
             return 0
         moved_ns = ahead_ns - last.to_ahead_ns
         slewed_ns = (raw_ns - last.to_ns) * SLEW_PPM // 1_000_000
@@ -128,10 +155,72 @@ class History(Struct, kw_only=True):
         longer.top_ns = max(last.top_ns, longer.top_ns)
         self.stretches[-1] = longer
 
+    def _note_late(self, raw_ns: int, ahead_ns: int, unsure_ns: int) -> None:
+        """A reading from between two others. One that contradicts them shows that the clock was moved and back."""
+        found = next((n for n, s in enumerate(self.stretches) if s.from_ns < raw_ns < s.to_ns), None)
+        if found is None or len(self.stretches) + 4 > KEPT:
+            return
+        one = self.stretches[found]
+        wobble_ns = abs(ahead_ns - one.ahead_at(raw_ns))
+        if not one.is_step and wobble_ns <= max(one.off_ns, STRAIGHT_NS) + unsure_ns:
+            one.off_ns = max(one.off_ns, min(wobble_ns + unsure_ns, STRAIGHT_NS + 2 * unsure_ns))
+            pieces = [one]
+        else:
+            found, one = self._without_returns(found, raw_ns)
+            pieces = _split(one, raw_ns, ahead_ns, unsure_ns)
+            before = self.stretches[found - 1] if found else None
+            if before is not None and _is_one_line(before, pieces[0]):
+                off_ns = max(before.off_ns, pieces[0].off_ns + 2 * STRAIGHT_NS)
+                pieces[0] = _stretch(
+                    before.from_ns, before.from_ahead_ns, raw_ns, ahead_ns, pieces[0].unsure_ns, off_ns=off_ns
+                )
+                pieces[0].is_late, pieces[0].steps = True, one.steps
+                found -= 1
+                del self.stretches[found]
+        self.stretches[found : found + 1] = pieces
+        top_ns = self.stretches[found - 1].top_ns if found else pieces[0].top_ns
+        for each in self.stretches[found:]:
+            each.top_ns = top_ns = max(each.top_ns, each.to_ns + each.to_ahead_ns + each.off_ns, top_ns)
+
+    def _without_returns(self, found: int, raw_ns: int) -> tuple[int, Stretch]:
+        """The stretch that a late reading contradicts, reaching to the late readings near it.
+
+        That the clock was back where others say between two late readings was only supposed.
+        """
+        one = self.stretches[found]
+        if one.is_late or one.is_step:
+            return found, one
+        before = self.stretches[found - 1] if found else None
+        after = self.stretches[found + 1] if found + 1 < len(self.stretches) else None
+        if before is not None and before.is_late and raw_ns - one.from_ns <= AROUND_NS:
+            to_ns = min(raw_ns + AROUND_NS, one.to_ns)
+            rest = _stretch(to_ns, one.ahead_at(to_ns), one.to_ns, one.to_ahead_ns, one.unsure_ns, off_ns=one.off_ns)
+            one = _stretch(before.from_ns, before.from_ahead_ns, to_ns, one.ahead_at(to_ns), one.unsure_ns)
+            one.is_step = one.is_late = True
+            rest.steps = one.steps = before.steps
+            self.stretches[found - 1 : found + 1] = [one, rest]
+            return found - 1, one
+        if after is not None and after.is_late and one.to_ns - raw_ns <= AROUND_NS:
+            from_ns = max(raw_ns - AROUND_NS, one.from_ns)
+            rest = _stretch(
+                one.from_ns, one.from_ahead_ns, from_ns, one.ahead_at(from_ns), one.unsure_ns, off_ns=one.off_ns
+            )
+            one = _stretch(from_ns, one.ahead_at(from_ns), after.to_ns, after.to_ahead_ns, one.unsure_ns)
+            one.is_step = one.is_late = True
+            rest.steps = one.steps = after.steps
+            self.stretches[found : found + 2] = [rest, one]
+            return found + 1, one
+        return found, one
+
     def _append(self, stretch: Stretch, steps: int = 0) -> None:
         stretch.steps = self.stretches[-1].steps + steps
         stretch.top_ns = max(stretch.top_ns, self.stretches[-1].top_ns)
         self.stretches.append(stretch)
+        for old in self.stretches[:-KEPT]:
+            if self.lost is None:
+                ahead_ns = old.from_ahead_ns
+                self.lost = Lost(from_ns=old.from_ns, to_ns=old.to_ns, least_ns=ahead_ns, most_ns=ahead_ns)
+            self.lost.take(old)
         del self.stretches[:-KEPT]
 
     def shown_at(self, raw_ns: int) -> Shown | None:
@@ -139,7 +228,7 @@ class History(Struct, kw_only=True):
         for stretch in reversed(self.stretches):
             if raw_ns >= stretch.from_ns:
                 past_ns = raw_ns - stretch.to_ns
-                if past_ns > AHEAD_NS or stretch.is_step:
+                if past_ns > AHEAD_NS or stretch.is_step or stretch.is_late:
                     return None
                 off_ns = stretch.off_ns if past_ns <= 0 else stretch.off_ns + STEP_NS + past_ns * SLEW_PPM // 1_000_000
                 return Shown(
@@ -154,7 +243,8 @@ class History(Struct, kw_only=True):
             if shown_ns > stretch.top_ns:
                 break
             found += _in(stretch, shown_ns)
-        return _joined([*self._after(shown_ns), *found])
+        forgotten = self.lost.raw_of(shown_ns) if self.lost is not None else []
+        return _joined([*self._after(shown_ns), *found, *forgotten])
 
     def _after(self, shown_ns: int) -> list[Span]:
         """After the last reading: no step and no more than slewing is assumed until the next one."""
@@ -179,6 +269,41 @@ def _stretch(
     )  # fmt: skip
 
 
+def _split(one: Stretch, raw_ns: int, ahead_ns: int, unsure_ns: int) -> list[Stretch]:
+    """A stretch in which the clock was elsewhere at one moment."""
+    from_ns, to_ns = one.from_ns, one.to_ns
+    if not one.is_step and not one.is_late:
+        # Between readings that were in time it was where they say.
+        from_ns, to_ns = max(raw_ns - AROUND_NS, from_ns), min(raw_ns + AROUND_NS, to_ns)
+    ends = (one.ahead_at(from_ns), one.ahead_at(to_ns)) if not one.is_step else (one.from_ahead_ns, one.to_ahead_ns)
+    pieces = [_stretch(one.from_ns, one.from_ahead_ns, from_ns, ends[0], one.unsure_ns, off_ns=one.off_ns)]
+    pieces[0].is_late = one.is_late
+    sides = ((from_ns, ends[0], raw_ns, ahead_ns), (raw_ns, ahead_ns, to_ns, ends[1]))
+    for side in sides:
+        off_ns = one.unsure_ns if one.is_late or one.is_step else one.off_ns
+        piece = _stretch(*side, max(unsure_ns, one.unsure_ns), off_ns=unsure_ns + off_ns)
+        may_ns = STEP_NS + (side[2] - side[0]) * SLEW_PPM // 1_000_000 + unsure_ns + one.unsure_ns
+        piece.is_step, piece.is_late = abs(side[3] - side[1]) > may_ns, True
+        if not piece.is_step:
+            piece.off_ns += abs(side[3] - side[1])
+        pieces.append(piece)
+    last = _stretch(to_ns, ends[1], one.to_ns, one.to_ahead_ns, one.unsure_ns, off_ns=one.off_ns)
+    last.is_late = one.is_late
+    pieces.append(last)
+    if one.is_step or one.is_late:
+        pieces = pieces[1:3]  # the outer ones have no length
+    for piece in pieces:
+        piece.steps = one.steps
+    return pieces
+
+
+def _is_one_line(before: Stretch, after: Stretch) -> bool:
+    """Whether two that came late are one."""
+    if before.is_step or after.is_step or not (before.is_late and after.is_late) or before.to_ns != after.from_ns:
+        return False
+    return abs(after.to_ahead_ns - before.from_ahead_ns) <= STRAIGHT_NS
+
+
 def _in(stretch: Stretch, shown_ns: int) -> list[Span]:
     """Raw times of a stretch at which this may have been shown, latest first."""
     aheads = (stretch.to_ahead_ns, stretch.from_ahead_ns)
@@ -193,6 +318,8 @@ def _in(stretch: Stretch, shown_ns: int) -> list[Span]:
     else:
         possible = [(shown_ns - max(aheads), shown_ns - min(aheads), None)]
     spans = []
+    if stretch.is_late:
+        possible = [(lo_ns, hi_ns, None) for lo_ns, hi_ns, _ in possible]
     for lo_ns, hi_ns, steps in possible:
         lo_ns, hi_ns = max(lo_ns - stretch.off_ns, stretch.from_ns), min(hi_ns + stretch.off_ns, stretch.to_ns)
         if lo_ns <= hi_ns:

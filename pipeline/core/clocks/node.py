@@ -12,13 +12,19 @@ from msgspec import Struct, field
 from pipeline.core.clocks.history import History, Span
 from pipeline.core.clocks.relation import Relation
 from pipeline.core.clocks.track import USELESS_NS, Offset, Segment, Track
-from schemas.records import ClockReading, ClockSample
+from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockReading, ClockSample
 from schemas.vocabulary import Quality
 
 # Lines of one file are written in their order but for what several writers hold back.
 ORDER_NS: Final = 2_000_000_000
 # CLOCK_BOOTTIME counts a suspend, CLOCK_MONOTONIC does not. Readings are that far apart at most.
 SUSPEND_NS: Final = 5_000_000
+# A raw clock beyond 9 years of uptime is none: what is worked out from it must fit into 64 bits.
+RAW_MAX_NS: Final = 2**58
+# Clocks of one host are read together, within this.
+WIDEST_NS: Final = 10_000_000_000
+# An agent measures the leaders of three partitions, which move to other brokers.
+TRACKS: Final = 12
 # Boots of which lines may still come.
 BOOTS: Final = 2
 READ_MARKS: Final = 16
@@ -76,15 +82,28 @@ class BootClock(Struct, kw_only=True):
 
     def hear(self, reading: ClockReading, samples: Iterable[ClockSample]) -> None:
         """Take a reading of all clocks, and beacons."""
-        last_ns = self.wall.last_ns
-        if reading.raw_ns > (last_ns or 0):
+        last_ns, is_one = self.wall.last_ns, _is_possible(reading)
+        if is_one and reading.raw_ns > (last_ns or 0):
             asleep_ns = reading.boottime_ns - reading.mono_ns
             if self.asleep_ns is not None and asleep_ns - self.asleep_ns > SUSPEND_NS:
                 self.woken_from_ns = last_ns
             self.asleep_ns = asleep_ns
+        if is_one:
             self.step_ns += self.wall.note(reading.raw_ns, reading.wall_ns, reading.width_ns)
         for sample in samples:
-            self.tracks.setdefault(sample.broker_id, Track()).update(sample)
+            if sample.broker_id >= 0 and sample.t1_ns < RAW_MAX_NS:
+                self._track(sample.broker_id).update(sample)
+
+    def _track(self, broker_id: int) -> Track:
+        """The track of a broker. Where there are too many the one that was not heard of for longest goes."""
+        found = self.tracks.get(broker_id)
+        if found is None:
+            if len(self.tracks) >= TRACKS:
+                oldest = min(self.tracks, key=lambda each: self.tracks[each].newest_ns)
+                del self.tracks[oldest]
+                self.kept.pop(oldest, None)
+            found = self.tracks[broker_id] = Track()
+        return found
 
     def offset(self, raw_ns: int) -> tuple[int, Offset] | None:
         """The reference broker and its offset at a raw time."""
@@ -127,6 +146,8 @@ class BootClock(Struct, kw_only=True):
             return None
         lo_ns = raw_lo_ns + min(first[1].lo_ns, last[1].lo_ns)
         hi_ns = raw_hi_ns + max(first[1].hi_ns, last[1].hi_ns)
+        if lo_ns > TIME_MAX_NS or hi_ns < TIME_MIN_NS:
+            return None
         quality = max((each[1].quality for each in (first, last, best)), key=_WORST.__getitem__)
         return Placed(
             raw_lo_ns=raw_lo_ns, raw_hi_ns=raw_hi_ns,
@@ -181,7 +202,7 @@ class NodeClock(Struct, kw_only=True):
             self.boots.insert(0, boot)
             del self.boots[BOOTS:]
         boot.hear(reading, samples)
-        return list(boot.close(reading.raw_ns))
+        return list(boot.close(min(reading.raw_ns, RAW_MAX_NS)))
 
     def boot(self, boot_id: str) -> BootClock | None:
         """What is known of one boot."""
@@ -212,8 +233,11 @@ class NodeClock(Struct, kw_only=True):
         found = None if boot is None else boot.kernel.raw_of(stamp_ns)
         return None if boot is None or found is None else boot.place_one(*found)
 
-    def wall_offset_ns(self, shown_ns: int) -> int | None:
-        """Reference minus wall clock as measured first, or last for later times: a guess where no reading tells it."""
+    def wall_offset_ns(self, shown_ns: int) -> tuple[int, int] | None:
+        """Reference minus wall clock as measured first, or last for later times: a guess where no reading tells it.
+
+        And how far off it may be because of what is no longer kept of the wall clock, in ns.
+        """
         for boot in self.boots:
             ends = [boot.wall.stretches[0], boot.wall.stretches[-1]] if boot.wall.stretches else []
             if ends and shown_ns > ends[1].to_ns + ends[1].to_ahead_ns:
@@ -221,7 +245,9 @@ class NodeClock(Struct, kw_only=True):
             for stretch in ends:
                 found = boot.offset(stretch.to_ns)
                 if found is not None:
-                    return found[1].offset_ns - stretch.to_ahead_ns
+                    lost, ahead_ns = boot.wall.lost, stretch.to_ahead_ns
+                    off_ns = 0 if lost is None else max(lost.most_ns - ahead_ns, ahead_ns - lost.least_ns, 0)
+                    return found[1].offset_ns - ahead_ns, off_ns
         return None
 
     def note_read(self, boot_id: str, wall_ns: int) -> None:
@@ -244,6 +270,14 @@ class NodeClock(Struct, kw_only=True):
         before = [at_ns for at_ns in boot.read_ns if spans and at_ns <= spans[0].hi_ns]
         if len(spans) == 1 and before:
             boot.kernel.note(stamp_ns, max(before), spans[0].hi_ns)
+
+
+def _is_possible(reading: ClockReading) -> bool:
+    """Whether a reading may be one. A wall clock may be far off, but not beyond what times there are."""
+    return (
+        0 < reading.raw_ns < RAW_MAX_NS and 0 <= reading.width_ns <= WIDEST_NS
+        and TIME_MIN_NS <= reading.wall_ns <= TIME_MAX_NS
+    )  # fmt: skip
 
 
 def _later(span: Span, resolution_ns: int) -> Span:

@@ -51,7 +51,7 @@ class Spread(Struct):
 
     def await_(self, t: float, best: float, half: float) -> None:
         """Keep a best value to be judged later."""
-        self.awaiting.append((round(t), round(best), round(half)))
+        self.awaiting.append((float(round(t)), float(round(best)), float(round(half))))
 
     def due(self, now: float) -> tuple[float, float, float] | None:
         """The oldest value that can be judged by now, taken out."""

@@ -16,7 +16,7 @@ from pipeline.core.clocks import buckets, polygon
 from pipeline.core.clocks.kalman import Kalman
 from pipeline.core.clocks.polygon import Hull, Point, Polygon, bend, lower_hull
 from pipeline.core.clocks.spread import Spread
-from schemas.records import ClockSample
+from schemas.records import TIME_MAX_NS, ClockSample
 from schemas.vocabulary import Quality
 
 SECOND_NS: Final = 1_000_000_000
@@ -28,7 +28,7 @@ QUANTUM_NS: Final = 1_000_000
 _SAMPLES_KEPT: Final = 16
 _SEGMENTS_KEPT: Final = 20
 _REBASE_NS: Final = 512 * SECOND_NS  # so far from the origin floats still hold curvature terms to a fraction of a ns
-_ABSURD_MS: Final = 9_000_000_000_000  # the year 2255; later ones do not fit into 64 bits of ns
+_ABSURD_MS: Final = TIME_MAX_NS // 1_000_000  # the year 2116; what is worked out of later ones may not fit into 64 bits
 _SENTINEL_MS: Final = 1
 _MANY_CORNERS: Final = 24
 _SLOWEST_NS: Final = 120 * SECOND_NS
@@ -123,6 +123,11 @@ class Track(Struct):
             return
         self._take(found, new)
         self._judge(upper, lower)
+
+    @property
+    def newest_ns(self) -> int:
+        """Raw time of the newest sample; 0 without one."""
+        return self.samples[-1][1] if self.samples else 0
 
     def close(self, raw_ns: int) -> list[Segment]:
         """Close the spans that ended at or before raw_ns, once a sample behind them, or none for long, says so.
