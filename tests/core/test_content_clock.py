@@ -122,6 +122,32 @@ def test_those_who_print_whenever_they_like_are_not_bound() -> None:
     assert align(marks, "ab", {}, DEFAULT_BOUND_NS).claims == {}
 
 
+def test_lines_that_are_stamped_when_a_buffer_is_full_bind_nobody() -> None:
+    """Containers whose output is not flushed: eight lines at once, on each node when its own buffer is full."""
+    for seed in range(20):
+        r = Random(seed)
+        full = {node: r.randrange(4 * SECOND) for node in "abc"}
+        marks = [
+            _mark(
+                node, ((T0 + number * SECOND // 2 + full[node]) // (4 * SECOND) + 1) * 4 * SECOND - full[node], number
+            )
+            for number in range(200)
+            for node in "abc"
+        ]
+
+        assert align(marks, "abc", {}, DEFAULT_BOUND_NS).claims == {}
+
+
+def test_steps_that_are_shorter_than_stamps_are_coarse_are_no_buffer() -> None:
+    """Several steps a second, stamped by the second."""
+    marks = []
+    for number in range(400):
+        at_ns = T0 + number * 300 * MS
+        marks += [_mark(node, at_ns, number, resolution_ns=SECOND) for node in "abc"]
+
+    assert align(marks, "abc", {}, DEFAULT_BOUND_NS).nodes == ["a", "b", "c"]
+
+
 def test_a_step_that_a_node_prints_twice_is_not_compared() -> None:
     """After a restart nobody knows which of the two the others mean."""
     marks = _steps(Random(1), 17, "ab")

@@ -24,6 +24,9 @@ ROUND_MEETINGS: Final = 24
 # A pause in the meetings so much longer than usual ends a round: clocks drift apart meanwhile.
 PAUSE_FACTOR: Final = 10
 PAUSE_NS: Final = 60 * SECOND_NS
+# Lines that are stamped together are of a buffer that was emptied: of so many steps one comes with the one before.
+TOGETHER_ONE_IN: Final = 5
+AT_ONCE_NS: Final = 1_000_000
 # Two rounds nearer than this are one: a timeline between them must not run backwards.
 ROUNDS_APART_NS: Final = 10 * SECOND_NS
 
@@ -70,7 +73,7 @@ class Round(Struct, frozen=True, kw_only=True):
 
 def meetings_of(marks: Iterable[Mark]) -> list[Meeting]:
     """The events that lines of two nodes or more tell of, by time."""
-    marks = list(marks)
+    marks = _unbuffered(list(marks))
     speakers, slacks = _speakers(marks), _slacks(marks)
     found: dict[tuple[str, str], Meeting] = {}
     twice: set[tuple[str, str, str]] = set()
@@ -89,6 +92,29 @@ def meetings_of(marks: Iterable[Mark]) -> list[Meeting]:
         # Said again after a restart: nobody knows which of them the others mean.
         del found[series, number].together[node]
     return sorted(_of_several(found.values()), key=lambda meeting: meeting.at_ns)
+
+
+def _unbuffered(marks: list[Mark]) -> list[Mark]:
+    """Without files whose steps are stamped several at once, with pauses: by whoever reads a buffer when it is full.
+
+    Coarse stamps are the same for several steps, too, but the next one is as far away as they are coarse.
+    """
+    times: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    coarse: dict[tuple[str, str], int] = {}
+    for mark in marks:
+        if mark.kind == "together" and mark.number.isdigit():
+            key = mark.series, mark.source
+            times.setdefault(key, []).append((int(mark.number), mark.wall_ns))
+            coarse[key] = max(coarse.get(key, AT_ONCE_NS), mark.resolution_ns)
+    buffered: set[tuple[str, str]] = set()
+    for key, shown in times.items():
+        shown.sort()
+        paces = [after[1] - before[1] for before, after in itertools.pairwise(shown) if after[0] > before[0]]
+        pauses = [pace_ns for pace_ns in paces if pace_ns > AT_ONCE_NS]
+        at_once = sum(0 <= pace_ns <= AT_ONCE_NS for pace_ns in paces)
+        if pauses and TOGETHER_ONE_IN * at_once >= len(paces) and median_low(pauses) > 2 * coarse[key]:
+            buffered.add(key)
+    return [mark for mark in marks if mark.kind != "together" or (mark.series, mark.source) not in buffered]
 
 
 def _of_several(meetings: Iterable[Meeting]) -> Iterator[Meeting]:
