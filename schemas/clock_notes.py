@@ -4,8 +4,12 @@ One JSON object a line, in the order of time:
 `{"boot_id", "clock": {"raw_ns", …}, "samples": [{"t0_ns", …}], "kernel": {"stamp_ns", …}}`.
 """
 
+import errno
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -16,6 +20,10 @@ MARK: Final = "rootrank: clock mark"
 MARKS: Final = ("clock.raw_before_ns", "clock.raw_after_ns")
 SOURCE: Final = "clock"
 ATTRIBUTES: Final = {"kind": "kernel"}
+# A line holds what an agent sends at once: 600 beacons are 60 KB. A day of notes by the second is 86,400.
+LONGEST: Final = 1_048_576
+MOST_NOTES: Final = 1_000_000
+TOO_LARGE: Final = 2**63
 
 
 def around(before_ns: int, after_ns: int) -> dict[str, str]:
@@ -46,6 +54,11 @@ class ClockNote(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[ClockSample] = []
     kernel: KernelMark | None = None
 
+    def numbers(self) -> Iterator[int]:
+        """All times and numbers in it."""
+        for part in (self.clock, self.kernel, *self.samples):
+            yield from msgspec.structs.astuple(part) if part is not None else ()
+
     def lines(self, seq: int) -> list[RawLine]:
         """The lines of a batch that tells it."""
         return [] if self.kernel is None else [self.kernel.as_line(seq)]
@@ -63,13 +76,29 @@ def read_record(path: Path, reporter: str) -> Record:
     notes: list[ClockNote] = []
     decoder, problem = msgspec.json.Decoder(ClockNote), None
     try:
-        with path.open("rb") as lines:
-            notes.extend(map(decoder.decode, lines))
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        with _opened(path) as lines:
+            while problem is None and (line := lines.readline(LONGEST)):
+                note = decoder.decode(line)
+                if len(notes) == MOST_NOTES or not all(abs(number) < TOO_LARGE for number in note.numbers()):
+                    problem = f"{path.name}:{len(notes) + 1}: no note of clocks: too large a number, or too many notes"
+                else:
+                    notes.append(note)
+    except (msgspec.DecodeError, RecursionError) as error:
         problem = f"{path.name}:{len(notes) + 1}: no note of clocks: {error}"
     except OSError as error:
         problem = f"{path.name}: {error.strerror}"
+    except ValueError as error:  # a name with a null byte
+        problem = f"{path.name}: {error}"
     if problem is None:
         return Record(notes=notes, gaps=[])
     reason = f"{problem}; without it times of {reporter} are as its wall clock showed them"
     return Record(notes=notes, gaps=[Gap(source=path.name, node=reporter, reason=reason)])
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A regular file to read: a pipe would never end, and neither would a device. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "no regular file")
+    return os.fdopen(fd, "rb")
