@@ -58,7 +58,7 @@ def _kernel(
     if boot is None or not reading.wall_ns:
         return None, when
     placed = None
-    if stamp.clock_id == f"{node}/{boot_id}/kernel":
+    if stamp.clock_id == f"{node}/{boot_id}/kernel" or (not boot_id and _is_of_source(stamp, node)):
         placed = clock.kernel(boot_id, stamp.raw_ns)
         if placed is None:
             # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot, and since the line.
@@ -73,6 +73,11 @@ def _kernel(
         raw_ns = (when.raw_ns or 0) - reading.wall_ns + reading.raw_ns
         placed = boot.place_one(raw_ns, raw_ns + when.resolution_ns)
     return placed, when if placed is None else _on_wall(when, placed, boot)
+
+
+def _is_of_source(stamp: ClockStamp, node: str) -> bool:
+    """Whether a kernel's stamp is named by its source, as where no boot id is known; not by when its boot began."""
+    return stamp.clock_id.startswith(f"{node}/") and stamp.clock_id.endswith("/kernel") and stamp.clock_id[-8] != "Z"
 
 
 def _on_wall(when: When, placed: Placed, boot: BootClock | None) -> When:

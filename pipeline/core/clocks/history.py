@@ -83,9 +83,9 @@ class Lost(Struct, kw_only=True):
         self.least_ns = min(self.least_ns, min(aheads) - stretch.off_ns)
         self.most_ns = max(self.most_ns, max(aheads) + stretch.off_ns)
 
-    def raw_of(self, shown_ns: int) -> list[Span]:
-        """When this may have been shown."""
-        lo_ns, hi_ns = max(shown_ns - self.most_ns, self.from_ns), min(shown_ns - self.least_ns, self.to_ns)
+    def raw_of(self, shown_ns: int, more_ns: int) -> list[Span]:
+        """When this, or up to `more_ns` more, may have been shown."""
+        lo_ns, hi_ns = max(shown_ns - self.most_ns, self.from_ns), min(shown_ns + more_ns - self.least_ns, self.to_ns)
         return [Span(lo_ns=lo_ns, hi_ns=hi_ns, steps=None)] if lo_ns <= hi_ns else []
 
 
@@ -236,27 +236,34 @@ class History(Struct, kw_only=True):
                 )
         return None
 
-    def raw_of(self, shown_ns: int) -> list[Span]:
-        """When the other clock may have shown this, latest first; none where no reading covers it."""
+    def raw_of(self, shown_ns: int, more_ns: int = 0) -> list[Span]:
+        """When the other clock may have shown this, or up to `more_ns` more, latest first; none where no reading says.
+
+        A step may lie between what a coarse stamp says and what it leaves out.
+        """
         found: list[Span] = []
+        if self.stretches and self.lost is None:
+            first = self.stretches[0]
+            if shown_ns < first.from_ns + first.from_ahead_ns - first.off_ns <= shown_ns + more_ns:
+                return []  # a part of what the stamp leaves out was before the first reading
         for stretch in reversed(self.stretches):
             if shown_ns > stretch.top_ns:
                 break
-            found += _in(stretch, shown_ns)
-        forgotten = self.lost.raw_of(shown_ns) if self.lost is not None else []
-        return _joined([*self._after(shown_ns), *found, *forgotten])
+            found += _in(stretch, shown_ns, more_ns)
+        forgotten = self.lost.raw_of(shown_ns, more_ns) if self.lost is not None else []
+        return _joined([*self._after(shown_ns, more_ns), *found, *forgotten])
 
-    def _after(self, shown_ns: int) -> list[Span]:
+    def _after(self, shown_ns: int, more_ns: int) -> list[Span]:
         """After the last reading: no step and no more than slewing is assumed until the next one."""
         if not self.stretches:
             return []
         last = self.stretches[-1]
         raw_ns = shown_ns - last.to_ahead_ns
         since_ns = raw_ns - last.to_ns
-        if not -last.off_ns <= since_ns <= AHEAD_NS:
+        if since_ns + more_ns < -last.off_ns or since_ns > AHEAD_NS:
             return []
-        off_ns = last.off_ns + STEP_NS + max(since_ns, 0) * SLEW_PPM // 1_000_000
-        return [Span(lo_ns=max(raw_ns - off_ns, last.to_ns), hi_ns=raw_ns + off_ns, steps=last.steps)]
+        off_ns = last.off_ns + STEP_NS + max(since_ns + more_ns, 0) * SLEW_PPM // 1_000_000
+        return [Span(lo_ns=max(raw_ns - off_ns, last.to_ns), hi_ns=raw_ns + more_ns + off_ns, steps=last.steps)]
 
 
 def _stretch(
@@ -304,13 +311,17 @@ def _is_one_line(before: Stretch, after: Stretch) -> bool:
     return abs(after.to_ahead_ns - before.from_ahead_ns) <= STRAIGHT_NS
 
 
-def _in(stretch: Stretch, shown_ns: int) -> list[Span]:
+def _in(stretch: Stretch, shown_ns: int, more_ns: int) -> list[Span]:
     """Raw times of a stretch at which this may have been shown, latest first."""
     aheads = (stretch.to_ahead_ns, stretch.from_ahead_ns)
     if not stretch.is_step:
         # Twice, because how far it was ahead hangs on when that was.
         raw_ns = shown_ns - stretch.ahead_at(shown_ns - stretch.to_ahead_ns)
         raw_ns = shown_ns - stretch.ahead_at(raw_ns)
+        if more_ns:
+            last_ns = shown_ns + more_ns
+            last_ns -= stretch.ahead_at(last_ns - stretch.ahead_at(last_ns - stretch.to_ahead_ns))
+            more_ns = max(last_ns - raw_ns, 0)
         possible: list[tuple[int, int, int | None]] = [(raw_ns, raw_ns, stretch.steps)]
     elif abs(aheads[0] - aheads[1]) > (stretch.to_ns - stretch.from_ns) * FAST_SLEW_PPM // 1_000_000:
         after_ns, before_ns = (shown_ns - ahead_ns for ahead_ns in aheads)
@@ -321,7 +332,10 @@ def _in(stretch: Stretch, shown_ns: int) -> list[Span]:
     if stretch.is_late:
         possible = [(lo_ns, hi_ns, None) for lo_ns, hi_ns, _ in possible]
     for lo_ns, hi_ns, steps in possible:
-        lo_ns, hi_ns = max(lo_ns - stretch.off_ns, stretch.from_ns), min(hi_ns + stretch.off_ns, stretch.to_ns)
+        lo_ns, hi_ns = (
+            max(lo_ns - stretch.off_ns, stretch.from_ns),
+            min(hi_ns + more_ns + stretch.off_ns, stretch.to_ns),
+        )
         if lo_ns <= hi_ns:
             spans.append(Span(lo_ns=lo_ns, hi_ns=hi_ns, steps=steps))
     return sorted(spans, key=lambda span: -span.hi_ns)

@@ -25,6 +25,8 @@ RAW_MAX_NS: Final = 2**58
 WIDEST_NS: Final = 10_000_000_000
 # An agent measures the leaders of three partitions, which move to other brokers.
 TRACKS: Final = 12
+# No host starts again sooner; clocks of brokers are set back by less.
+REBOOT_NS: Final = 10_000_000_000
 # Boots of which lines may still come.
 BOOTS: Final = 2
 READ_MARKS: Final = 16
@@ -87,12 +89,24 @@ class BootClock(Struct, kw_only=True):
             asleep_ns = reading.boottime_ns - reading.mono_ns
             if self.asleep_ns is not None and asleep_ns - self.asleep_ns > SUSPEND_NS:
                 self.woken_from_ns = last_ns
+                # printk's clock may have counted the sleep.
+                self.kernel, self.read_ns = Relation(), []
             self.asleep_ns = asleep_ns
         if is_one:
             self.step_ns += self.wall.note(reading.raw_ns, reading.wall_ns, reading.width_ns)
         for sample in samples:
             if sample.broker_id >= 0 and sample.t1_ns < RAW_MAX_NS:
                 self._track(sample.broker_id).update(sample)
+
+    def is_before(self, samples: Iterable[ClockSample]) -> bool:
+        """Whether beacons were sent later and yet at earlier raw times: of another boot, by a host that names none."""
+        for sample in samples:
+            known = self.tracks.get(sample.broker_id)
+            if known is None or not known.samples or not 0 <= sample.t0_ns <= sample.t1_ns < known.newest_ns:
+                continue
+            if TIME_MAX_NS > sample.broker_time_ms * 1_000_000 > known.samples[-1][2] + REBOOT_NS:
+                return True
+        return False
 
     def _track(self, broker_id: int) -> Track:
         """The track of a broker. Where there are too many the one that was not heard of for longest goes."""
@@ -195,7 +209,9 @@ class NodeClock(Struct, kw_only=True):
 
     def hear(self, boot_id: str, reading: ClockReading, samples: Iterable[ClockSample] = ()) -> list[Closed]:
         """Take what a batch or a progress record says of the clocks; the segments that have ended by it."""
-        boot = self.boot(boot_id)
+        boot, samples = self.boot(boot_id), list(samples)
+        if boot is not None and boot.is_before(samples):
+            boot.boot_id, boot = f"{boot_id}#{boot.number}", None
         if boot is None:
             number = self.boots[0].number + 1 if self.boots else 0
             boot = BootClock(boot_id=boot_id, number=number)
@@ -218,13 +234,13 @@ class NodeClock(Struct, kw_only=True):
         been read.
         """
         for boot in self.boots:
-            spans = boot.wall.raw_of(shown_ns)
+            spans = boot.wall.raw_of(shown_ns, resolution_ns)
             if until is not None and until[0] == boot.boot_id:
                 spans = [span for span in spans if span.lo_ns <= until[1]]
             if since is not None and since[0] == boot.number:
-                spans = [span for span in spans if span.hi_ns + resolution_ns >= since[1] - ORDER_NS] or spans
+                spans = [span for span in spans if span.hi_ns >= since[1] - ORDER_NS] or spans
             if spans:
-                return boot.place([_later(span, resolution_ns) for span in spans], _later(spans[-1], resolution_ns))
+                return boot.place(spans, spans[-1])
         return None
 
     def kernel(self, boot_id: str, stamp_ns: int) -> Placed | None:
@@ -278,8 +294,3 @@ def _is_possible(reading: ClockReading) -> bool:
         0 < reading.raw_ns < RAW_MAX_NS and 0 <= reading.width_ns <= WIDEST_NS
         and TIME_MIN_NS <= reading.wall_ns <= TIME_MAX_NS
     )  # fmt: skip
-
-
-def _later(span: Span, resolution_ns: int) -> Span:
-    """The span of a stamp that leaves out what is below its resolution."""
-    return Span(lo_ns=span.lo_ns, hi_ns=span.hi_ns + resolution_ns, steps=span.steps)

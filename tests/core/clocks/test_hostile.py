@@ -1,5 +1,8 @@
 """What may come of a broken or hostile node: records out of order, absurd values, very many of them."""
 
+from itertools import pairwise
+from time import gmtime, strftime
+
 import msgspec
 import pytest
 
@@ -93,10 +96,7 @@ def test_late_readings_never_make_the_history_longer_than_is_kept() -> None:
     for second in range(1, 5_000):
         history.note(second * 20 * S, 1_700_000_000 * S + second % 7 * 3_600 * S)
         assert len(history.stretches) <= KEPT
-        assert all(
-            a.to_ns == b.from_ns and a.top_ns <= b.top_ns
-            for a, b in zip(history.stretches, history.stretches[1:], strict=False)
-        )
+        assert all(a.to_ns == b.from_ns and a.top_ns <= b.top_ns for a, b in pairwise(history.stretches))
 
 
 def sample(raw_ns: int, broker_ms: int, *, broker: int = 1, rtt_ns: int = MS) -> ClockSample:
@@ -151,3 +151,42 @@ def test_absurd_clocks_give_records_that_can_be_sent(raw_ns: int, wall_ns: int, 
                     assert 0 <= event.lo_unix_nano <= event.hi_unix_nano <= TIME_MAX_NS
         kept = fold.snapshot()
         assert NodeFold.restore(SIGNALS, kept).snapshot() == kept
+
+
+@pytest.mark.parametrize("boot", ["", "fixed"])
+@pytest.mark.parametrize("ahead_ns", [-3_600 * S, 0, 3_600 * S])
+def test_a_reboot_under_the_same_name_is_noticed(boot: str, ahead_ns: int) -> None:
+    """No boot id can be read, or the settings state one; the wall clock is set right by the boot."""
+    node = Simulated(boot=boot, wall=((0, ahead_ns), (300 * S, 0)))
+    for second in range(1, 500):
+        at_ns = T0 + second * S
+        if 300 <= second < 330:
+            node.up_ns = -290 * S
+            continue
+        if second > 340 or second < 300:
+            node.write(at_ns - 300 * MS)
+            if second > 5:
+                node.write(at_ns - 600 * MS, kernel=True)
+        node.second(at_ns)
+    assert len(node.events) > 800
+    for event in node.events:
+        lo_ns, _, hi_ns = node.off(event)
+        assert lo_ns <= 0 <= hi_ns
+
+
+@pytest.mark.parametrize("step_ns", [-3_600 * S, -3 * S, -S, -10 * MS, 10 * MS, S, 5 * S])
+def test_a_stamp_of_whole_seconds_in_the_second_of_a_step_has_bounds_that_hold_it(step_ns: int) -> None:
+    """The step lies between what the stamp says and what it leaves out."""
+    node = Simulated(wall=((0, 0), (60 * S + 333 * MS, step_ns)))
+    for second in range(1, 130):
+        at_ns = T0 + second * S
+        for before_ms in (900, 660, 400, 100):
+            node.write(at_ns - before_ms * MS)
+            line = node.pending.pop()
+            stamp = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(node.wall(at_ns - before_ms * MS) // S))
+            node.pending.append(msgspec.structs.replace(line, time_unix_nano=None, body=f"{stamp} {line.body}"))
+        node.second(at_ns)
+    assert len(node.events) == 516
+    for event in node.events:
+        lo_ns, _, hi_ns = node.off(event)
+        assert lo_ns <= 0 <= hi_ns
