@@ -158,3 +158,17 @@ def test_lines_of_a_clock_that_was_never_set_go_by_their_arrival_even_where_it_i
     run(node, 20)
     assert "behind" in node.fold.state.clock_fault
     assert all(lo <= 0 <= hi for lo, _, hi in map(node.off, node.events))
+
+
+@pytest.mark.parametrize("late_s", [650, 880, 895])
+def test_lines_from_before_a_suspend_that_come_much_later_keep_their_times(late_s: int) -> None:
+    node = Simulated(wall=((0, 0),))
+    run(node, 900)
+    node.slept_ns = 3_600 * S
+    run(node, 900, first=4_600)
+    node.write(T0 + late_s * S)
+    run(node, 1, first=5_501)
+    late = node.events[-3]
+    assert node.written[late.seq] == T0 + late_s * S
+    lo, _, hi = node.off(late)
+    assert lo <= 0 <= hi

@@ -92,18 +92,22 @@ class BootClock(Struct, kw_only=True):
             track = self.tracks[broker_id]
             if self._is_interrupted(track, raw_ns):
                 continue
-            found = self._kept_at(broker_id, raw_ns) or track.at(raw_ns)
+            found = self._at(broker_id, raw_ns)
             if found is not None:
                 return broker_id, found
         return None
 
-    def _kept_at(self, broker_id: int, raw_ns: int) -> Offset | None:
-        """By the first of the kept segments after a moment that the track has forgotten."""
-        forgotten = self.tracks[broker_id].segments[:1]
-        if not forgotten or raw_ns >= forgotten[0].t_from_ns:
-            return None
-        after = next((s for s in self.kept.get(broker_id, ()) if raw_ns < s.t_to_ns), None)
-        if after is None or after.quality == "stepped":
+    def _at(self, broker_id: int, raw_ns: int) -> Offset | None:
+        """The offset to a broker; of a moment that the track has forgotten by the first of the kept segments after it.
+
+        Every epoch has its first segment kept, so that nothing is led back over a step.
+        """
+        track, kept = self.tracks[broker_id], self.kept.get(broker_id, [])
+        is_forgotten = bool(track.segments) and raw_ns < track.segments[0].t_from_ns
+        after = next((s for s in kept if raw_ns < s.t_to_ns), None) if is_forgotten else None
+        if after is None:
+            return track.at(raw_ns)
+        if after.epoch and not any(s.epoch == after.epoch and s.t_from_ns <= raw_ns for s in kept):
             return None
         found = after.at(raw_ns)
         return found if found.hi_ns - found.lo_ns <= 2 * USELESS_NS else None
