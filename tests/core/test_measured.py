@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from pipeline.core.align import NodeFold
 from pipeline.core.order import order
+from schemas.records import Progress, RawBatch
 from tests.core.clocks.simulated import MS, SIGNALS, T0, S, Simulated
 
 
@@ -172,3 +174,22 @@ def test_lines_from_before_a_suspend_that_come_much_later_keep_their_times(late_
     assert node.written[late.seq] == T0 + late_s * S
     lo, _, hi = node.off(late)
     assert lo <= 0 <= hi
+
+
+def test_a_sign_of_life_ahead_of_kept_batches_does_not_blur_what_they_say_of_the_clocks() -> None:
+    node = Simulated(wall=((0, 0), (150 * S + 333 * MS, 5 * S)))
+    run(node, 120)
+    kept: list[tuple[RawBatch | Progress, int]] = []
+    take, node.take = node.take, lambda record, true_ns: kept.append((record, true_ns))
+    node.beacons = False
+    run(node, 60, first=121)
+    node.take = take
+    for record, true_ns in kept:
+        now_ns = T0 + 181 * S
+        if isinstance(record, Progress):
+            record = msgspec.structs.replace(record, clock=node.reading(now_ns), spool_backlog_bytes=1_000)
+        node.take(record, now_ns)
+    late = node.events[-120:]
+    assert all(lo <= 0 <= hi for lo, _, hi in map(node.off, late))
+    wide = [event for event in late if event.hi_unix_nano - event.lo_unix_nano > 20 * MS]
+    assert all(150 * S <= node.written[event.seq] - T0 <= 151 * S for event in wide)

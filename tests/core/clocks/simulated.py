@@ -111,7 +111,7 @@ class Simulated:
         samples = [self.sample(true_ns - 400 * MS)] if self.beacons else []
         if samples or self.pending:
             self.seq += 1
-            self._take(
+            self.take(
                 RawBatch(
                     run="live", run_id="", cluster="c", reporter="n1", boot_id=self.boot, shipper_id="s",
                     batch_seq=self.seq, clock=self.reading(true_ns), clock_samples=samples, records=self.pending,
@@ -123,7 +123,7 @@ class Simulated:
                 true_ns,
             )  # fmt: skip
             self.pending = []
-        self._take(
+        self.take(
             Progress(
                 run="live", run_id="", cluster="c", reporter="n1", boot_id=self.boot, shipper_id="s",
                 last_batch_seq=self.seq, clock=self.reading(true_ns + MS),
@@ -137,7 +137,7 @@ class Simulated:
             true_ns,
         )  # fmt: skip
 
-    def _take(self, record: RawBatch | Progress, true_ns: int) -> None:
+    def take(self, record: RawBatch | Progress, true_ns: int) -> None:
         outputs: list[Output] = list(self.fold.apply(record, now_ns=true_ns))
         for output in outputs:
             if isinstance(output.record, EventBatch):
