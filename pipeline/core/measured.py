@@ -33,12 +33,13 @@ def measured(
     placed = clock.wall(shown_ns, when.resolution_ns, since=_line_before(since), until=until)
     if placed is not None:
         return _as_placed(when, placed, node, placed.stretch, boot_id)
-    offset_ns = clock.wall_offset_ns(shown_ns)
-    if offset_ns is None:
+    guess = clock.guess(shown_ns)
+    if guess is None:
         return when
-    at_ns = shown_ns + offset_ns
+    at_ns, stretch = shown_ns + guess[0], guess[1]
     return msgspec.structs.replace(
-        when, aligned_ns=at_ns, lo_ns=max(at_ns - DEFAULT_BOUND_NS, TIME_MIN_NS),
+        when, clock_id=_clock_id(node, stretch), stretch=stretch, aligned_ns=at_ns,
+        lo_ns=max(at_ns - DEFAULT_BOUND_NS, TIME_MIN_NS),
         hi_ns=min(at_ns + when.resolution_ns + DEFAULT_BOUND_NS, TIME_MAX_NS), quality="holdover",
     )  # fmt: skip
 
@@ -92,13 +93,17 @@ def _as_placed(when: When, placed: Placed, node: str, stretch: str, boot_id: str
     The raw time of another boot than `boot_id`, which reads the line, is not told: it would be taken for one of this.
     """
     is_of_boot = placed.boot_id == boot_id
-    clock_id = f"{node}/wall" if stretch == FIRST_STRETCH else f"{node}/wall/{stretch}" if stretch else ""
     return msgspec.structs.replace(
-        when, clock_id=clock_id, aligned_ns=placed.at_ns, lo_ns=placed.lo_ns, hi_ns=placed.hi_ns,
+        when, clock_id=_clock_id(node, stretch), aligned_ns=placed.at_ns, lo_ns=placed.lo_ns, hi_ns=placed.hi_ns,
         quality=placed.quality, monotonic_raw_ns=placed.raw_lo_ns if is_of_boot else None,
         monotonic_raw_width_ns=placed.raw_hi_ns - placed.raw_lo_ns if is_of_boot else 0, u99_ns=placed.u99_ns,
         epoch=placed.epoch, broker_id=placed.broker_id, stretch=stretch,
     )  # fmt: skip
+
+
+def _clock_id(node: str, stretch: str) -> str:
+    """The name of a wall clock between two of its steps: stamps compare where it is the same; none where it is many."""
+    return f"{node}/wall" if stretch == FIRST_STRETCH else f"{node}/wall/{stretch}" if stretch else ""
 
 
 def read_through(progress: Progress, clock: NodeClock | None) -> int:
@@ -109,5 +114,5 @@ def read_through(progress: Progress, clock: NodeClock | None) -> int:
     placed = clock.wall(read_ns)
     if placed is not None:
         return placed.lo_ns
-    offset_ns = clock.wall_offset_ns(read_ns)
-    return claimed_ns if offset_ns is None else read_ns + offset_ns - DEFAULT_BOUND_NS
+    guess = clock.guess(read_ns)
+    return claimed_ns if guess is None else read_ns + guess[0] - DEFAULT_BOUND_NS

@@ -179,12 +179,12 @@ def test_lines_from_before_a_suspend_that_come_much_later_keep_their_times(late_
 def test_a_sign_of_life_ahead_of_kept_batches_does_not_blur_what_they_say_of_the_clocks() -> None:
     node = Simulated(wall=((0, 0), (150 * S + 333 * MS, 5 * S)))
     run(node, 120)
-    kept: list[tuple[RawBatch | Progress, int]] = []
-    take, node.take = node.take, lambda record, true_ns: kept.append((record, true_ns))
+    kept: list[RawBatch | Progress] = []
+    take, node.take = node.take, lambda record, true_ns: kept.append(record)
     node.beacons = False
     run(node, 60, first=121)
     node.take = take
-    for record, true_ns in kept:
+    for record in kept:
         now_ns = T0 + 181 * S
         if isinstance(record, Progress):
             record = msgspec.structs.replace(record, clock=node.reading(now_ns), spool_backlog_bytes=1_000)
@@ -193,3 +193,19 @@ def test_a_sign_of_life_ahead_of_kept_batches_does_not_blur_what_they_say_of_the
     assert all(lo <= 0 <= hi for lo, _, hi in map(node.off, late))
     wide = [event for event in late if event.hi_unix_nano - event.lo_unix_nano > 20 * MS]
     assert all(150 * S <= node.written[event.seq] - T0 <= 151 * S for event in wide)
+
+
+@pytest.mark.parametrize("step_s", [-20_000, 20_000])
+def test_a_step_after_the_beacons_have_ceased_is_undone_as_well(step_s: int) -> None:
+    node = Simulated(wall=((0, 0), (15_000 * S, step_s * S)))
+    run(node, 120)
+    node.beacons = False
+    for second in range(121, 15_200):
+        node.second(T0 + second * S)
+    node.write(T0 + 15_200 * S)
+    run(node, 1, first=15_201)
+    late = node.events[-3]
+    assert node.written[late.seq] == T0 + 15_200 * S
+    lo, _, hi = node.off(late)
+    assert lo <= 0 <= hi
+    assert order(node.events[0], late) == "before"

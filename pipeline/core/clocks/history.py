@@ -89,6 +89,11 @@ class History(Struct, kw_only=True):
         """How far the other clock was ahead of raw at the last reading."""
         return self.stretches[-1].to_ahead_ns if self.stretches else None
 
+    @property
+    def steps(self) -> int:
+        """How often the other clock was stepped so far."""
+        return self.stretches[-1].steps if self.stretches else 0
+
     def note(self, raw_ns: int, shown_ns: int, width_ns: int = 0) -> int:
         """Take a reading: shown within `width_ns` after raw was read. How far the clock was stepped before it, in ns.
 

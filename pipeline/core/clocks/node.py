@@ -97,6 +97,14 @@ class BootClock(Struct, kw_only=True):
                 return broker_id, found
         return None
 
+    def led_on_ns(self, raw_ns: int) -> int | None:
+        """Reference minus raw clock as the last beacon before a moment leads to it, if the node has not slept since."""
+        for broker_id in sorted(self.tracks):
+            track = self.tracks[broker_id]
+            if track.samples and track.samples[-1][1] <= raw_ns and not self._is_interrupted(track, raw_ns):
+                return track.led_on_ns(raw_ns)
+        return None
+
     def _at(self, broker_id: int, raw_ns: int) -> Offset | None:
         """The offset to a broker; of a moment that the track has forgotten by the first of the kept segments after it.
 
@@ -216,8 +224,24 @@ class NodeClock(Struct, kw_only=True):
         found = None if boot is None else boot.kernel.raw_of(stamp_ns)
         return None if boot is None or found is None else boot.place_one(*found)
 
-    def wall_offset_ns(self, shown_ns: int) -> int | None:
-        """Reference minus wall clock as measured first, or last for later times: a guess where no reading tells it."""
+    def guess(self, shown_ns: int) -> tuple[int, str] | None:
+        """Reference minus wall clock (ns) where no measurement holds any more or yet, and which stretch of that it is.
+
+        It goes by the last beacon where a reading tells how the wall clock was set since; else by what it was off when
+        measured first, or last for later times. The stretch is named as in `Placed`.
+        """
+        for boot in self.boots:
+            spans = boot.wall.raw_of(shown_ns)
+            raw_ns = spans[0].middle_ns if spans else 0
+            offset_ns = boot.led_on_ns(raw_ns) if spans else None
+            if offset_ns is not None:
+                is_one = len(spans) == 1 and spans[0].steps is not None
+                return raw_ns + offset_ns - shown_ns, f"{boot.number}.{spans[0].steps}" if is_one else ""
+        offset_ns = self._wall_offset_ns(shown_ns)
+        has_one = len(self.boots) == 1 and self.boots[0].wall.steps == 0
+        return None if offset_ns is None else (offset_ns, f"{self.boots[0].number}.0" if has_one else "")
+
+    def _wall_offset_ns(self, shown_ns: int) -> int | None:
         for boot in self.boots:
             ends = [boot.wall.stretches[0], boot.wall.stretches[-1]] if boot.wall.stretches else []
             if ends and shown_ns > ends[1].to_ns + ends[1].to_ahead_ns:
