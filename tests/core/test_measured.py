@@ -179,11 +179,11 @@ def test_lines_from_before_a_suspend_that_come_much_later_keep_their_times(late_
 def test_a_sign_of_life_ahead_of_kept_batches_does_not_blur_what_they_say_of_the_clocks() -> None:
     node = Simulated(wall=((0, 0), (150 * S + 333 * MS, 5 * S)))
     run(node, 120)
-    kept: list[RawBatch | Progress] = []
-    take, node.take = node.take, lambda record, true_ns: kept.append(record)
     node.beacons = False
+    kept: list[RawBatch | Progress] = []
+    node.kept = kept
     run(node, 60, first=121)
-    node.take = take
+    node.kept = None
     for record in kept:
         now_ns = T0 + 181 * S
         if isinstance(record, Progress):

@@ -152,26 +152,33 @@ class History(Struct, kw_only=True):
                 )
         return None
 
-    def raw_of(self, shown_ns: int) -> list[Span]:
-        """When the other clock may have shown this, latest first; none where no reading covers it."""
+    def raw_of(self, shown_ns: int, resolution_ns: int = 0) -> list[Span]:
+        """When the other clock may have shown this or up to `resolution_ns` more, latest first.
+
+        None where no reading covers it; what began before the first reading is not covered.
+        """
+        if not self.stretches:
+            return []
+        oldest = self.stretches[0]
         found: list[Span] = []
         for stretch in reversed(self.stretches):
             if shown_ns > stretch.top_ns:
                 break
-            found += _in(stretch, shown_ns)
-        return _joined([*self._after(shown_ns), *found])
+            if stretch is not oldest or shown_ns >= oldest.from_ns + oldest.from_ahead_ns - oldest.off_ns:
+                found += _in(stretch, shown_ns, resolution_ns)
+        return _joined([*self._after(shown_ns, resolution_ns), *found])
 
-    def _after(self, shown_ns: int) -> list[Span]:
+    def _after(self, shown_ns: int, resolution_ns: int) -> list[Span]:
         """After the last reading: no step and no more than slewing is assumed until the next one."""
-        if not self.stretches:
-            return []
         last = self.stretches[-1]
         raw_ns = shown_ns - last.to_ahead_ns
         since_ns = raw_ns - last.to_ns
-        if not -last.off_ns <= since_ns <= AHEAD_NS:
+        until_ns = since_ns + resolution_ns
+        if since_ns > AHEAD_NS or until_ns < -last.off_ns:
             return []
-        off_ns = last.off_ns + STEP_NS + max(since_ns, 0) * SLEW_PPM // 1_000_000
-        return [Span(lo_ns=max(raw_ns - off_ns, last.to_ns), hi_ns=raw_ns + off_ns, steps=last.steps)]
+        off_ns = last.off_ns + STEP_NS + max(until_ns, 0) * SLEW_PPM // 1_000_000
+        lo_ns, hi_ns = max(raw_ns - off_ns, last.to_ns), raw_ns + resolution_ns + off_ns
+        return [Span(lo_ns=lo_ns, hi_ns=hi_ns, steps=last.steps)]
 
 
 def _stretch(
@@ -184,25 +191,30 @@ def _stretch(
     )  # fmt: skip
 
 
-def _in(stretch: Stretch, shown_ns: int) -> list[Span]:
+def _in(stretch: Stretch, shown_ns: int, resolution_ns: int) -> list[Span]:
     """Raw times of a stretch at which this may have been shown, latest first."""
-    aheads = (stretch.to_ahead_ns, stretch.from_ahead_ns)
+    aheads, until_ns = (stretch.to_ahead_ns, stretch.from_ahead_ns), shown_ns + resolution_ns
     if not stretch.is_step:
-        # Twice, because how far it was ahead hangs on when that was.
-        raw_ns = shown_ns - stretch.ahead_at(shown_ns - stretch.to_ahead_ns)
-        raw_ns = shown_ns - stretch.ahead_at(raw_ns)
-        possible: list[tuple[int, int, int | None]] = [(raw_ns, raw_ns, stretch.steps)]
+        raw_ns = _straight(stretch, shown_ns)
+        end_ns = _straight(stretch, until_ns) if resolution_ns else raw_ns
+        possible: list[tuple[int, int, int | None]] = [(raw_ns, end_ns, stretch.steps)]
     elif abs(aheads[0] - aheads[1]) > (stretch.to_ns - stretch.from_ns) * FAST_SLEW_PPM // 1_000_000:
-        after_ns, before_ns = (shown_ns - ahead_ns for ahead_ns in aheads)
-        possible = [(after_ns, after_ns, stretch.steps + 1), (before_ns, before_ns, stretch.steps)]
+        sides = zip(aheads, (stretch.steps + 1, stretch.steps), strict=True)
+        possible = [(shown_ns - ahead_ns, until_ns - ahead_ns, steps) for ahead_ns, steps in sides]
     else:
-        possible = [(shown_ns - max(aheads), shown_ns - min(aheads), None)]
+        possible = [(shown_ns - max(aheads), until_ns - min(aheads), None)]
     spans = []
     for lo_ns, hi_ns, steps in possible:
         lo_ns, hi_ns = max(lo_ns - stretch.off_ns, stretch.from_ns), min(hi_ns + stretch.off_ns, stretch.to_ns)
         if lo_ns <= hi_ns:
             spans.append(Span(lo_ns=lo_ns, hi_ns=hi_ns, steps=steps))
     return sorted(spans, key=lambda span: -span.hi_ns)
+
+
+def _straight(stretch: Stretch, shown_ns: int) -> int:
+    """The raw time on the line of a stretch; looked up twice, because how far ahead it was hangs on when that was."""
+    raw_ns = shown_ns - stretch.ahead_at(shown_ns - stretch.to_ahead_ns)
+    return shown_ns - stretch.ahead_at(raw_ns)
 
 
 def _joined(spans: list[Span]) -> list[Span]:

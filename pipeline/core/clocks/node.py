@@ -209,13 +209,13 @@ class NodeClock(Struct, kw_only=True):
         been read.
         """
         for boot in self.boots:
-            spans = boot.wall.raw_of(shown_ns)
+            spans = boot.wall.raw_of(shown_ns, resolution_ns)
             if until is not None and until[0] == boot.boot_id:
                 spans = [span for span in spans if span.lo_ns <= until[1]]
             if since is not None and since[0] == boot.number:
-                spans = [span for span in spans if span.hi_ns + resolution_ns >= since[1] - ORDER_NS] or spans
+                spans = [span for span in spans if span.hi_ns >= since[1] - ORDER_NS] or spans
             if spans:
-                return boot.place([_later(span, resolution_ns) for span in spans], _later(spans[-1], resolution_ns))
+                return boot.place(spans, spans[-1])
         return None
 
     def kernel(self, boot_id: str, stamp_ns: int) -> Placed | None:
@@ -272,8 +272,3 @@ class NodeClock(Struct, kw_only=True):
         before = [at_ns for at_ns in boot.read_ns if spans and at_ns <= spans[0].hi_ns]
         if len(spans) == 1 and before:
             boot.kernel.note(stamp_ns, max(before), spans[0].hi_ns)
-
-
-def _later(span: Span, resolution_ns: int) -> Span:
-    """The span of a stamp that leaves out what is below its resolution."""
-    return Span(lo_ns=span.lo_ns, hi_ns=span.hi_ns + resolution_ns, steps=span.steps)

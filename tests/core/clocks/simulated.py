@@ -46,6 +46,7 @@ class Simulated:
         self.written: dict[int, int] = {}
         self.events: list[Event] = []
         self.segments: list[ClockSegment] = []
+        self.kept: list[RawBatch | Progress] | None = None
 
     def raw(self, true_ns: int) -> int:
         since = true_ns - T0
@@ -138,6 +139,10 @@ class Simulated:
         )  # fmt: skip
 
     def take(self, record: RawBatch | Progress, true_ns: int) -> None:
+        """The worker reads a record; while some are kept back, it does not."""
+        if self.kept is not None:
+            self.kept.append(record)
+            return
         outputs: list[Output] = list(self.fold.apply(record, now_ns=true_ns))
         for output in outputs:
             if isinstance(output.record, EventBatch):
