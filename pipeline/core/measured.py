@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.clocks.node import BootClock, NodeClock, Placed
-from pipeline.core.times import DEFAULT_BOUND_NS, KERNEL_CLOCK_PPM, UNKNOWN, When, is_one, read_wall_ns
+from pipeline.core.times import DEFAULT_BOUND_NS, KERNEL_CLOCK_PPM, UNKNOWN, When, is_one, read_wall_ns, slept_ns
 from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockReading, ClockStamp, Progress
 
 # The first boot heard of, before the first step: the clock that all stamps of a node were on before it was measured.
@@ -62,10 +62,11 @@ def _kernel(
     if stamp.clock_id == f"{node}/{boot_id}/kernel":
         placed = clock.kernel(boot_id, stamp.raw_ns)
         if placed is None:
-            # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot, and since the line.
-            age_ns = reading.mono_ns - stamp.raw_ns
+            # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot, and since the line; and it
+            # may have counted on while the node slept.
+            age_ns, asleep_ns = reading.mono_ns - stamp.raw_ns, slept_ns(reading)
             off_ns = (abs(age_ns) + abs(reading.mono_ns)) * KERNEL_CLOCK_PPM // 1_000_000
-            placed = boot.place_one(reading.raw_ns - age_ns - off_ns, reading.raw_ns - age_ns + off_ns)
+            placed = boot.place_one(reading.raw_ns - age_ns - off_ns - asleep_ns, reading.raw_ns - age_ns + off_ns)
             when = msgspec.structs.replace(
                 when, raw_ns=(when.raw_ns or 0) - off_ns, resolution_ns=when.resolution_ns + 2 * off_ns
             )

@@ -209,3 +209,16 @@ def test_a_step_after_the_beacons_have_ceased_is_undone_as_well(step_s: int) -> 
     lo, _, hi = node.off(late)
     assert lo <= 0 <= hi
     assert order(node.events[0], late) == "before"
+
+
+@pytest.mark.parametrize("counts_sleep", [True, False])
+def test_stamps_of_the_kernel_log_hold_their_moment_after_a_suspend(*, counts_sleep: bool) -> None:
+    node = Simulated(wall=((0, 0),))
+    run(node, 60, kernel=True)
+    node.slept_ns = 3_600 * S
+    if not counts_sleep:
+        node.kernel = lambda true_ns: Simulated.kernel(node, true_ns) - 3_600 * S  # type: ignore[method-assign]
+    run(node, 60, first=3_700, kernel=True)
+    kernel = [event for event in node.events if event.name == "gpu.xid"]
+    assert len(kernel) == 120
+    assert all(lo <= 0 <= hi for lo, _, hi in map(node.off, kernel))
