@@ -74,7 +74,7 @@ def states_in(path: Path, name: str) -> list[RankState]:
     """
     written_ns = path.stat().st_mtime_ns
     states = []
-    for dump in _dumps(path):
+    for dump in dumps_in(path):
         rank = own_rank(dump, name)
         if rank is None:
             raise UnreadableFileError(
@@ -100,10 +100,6 @@ def dumps_in(path: Path) -> list[Dump]:
         UnreadableFileError: the file cannot be read, or holds no dump.
 
     """
-    return _dumps(path)
-
-
-def _dumps(path: Path) -> list[Dump]:
     with open_log(path) as stream:
         data = stream.read(MAX_BYTES + 1)
     shown = printable(str(path))

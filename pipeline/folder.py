@@ -23,7 +23,7 @@ from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
 from pipeline.core.stamps import DAY_NS, date_of
 from pipeline.flight_files import head_of
-from pipeline.folder_clocks import NO_CLOCKS, Clocks, Heard, clocks_of, dump_marks, line_marks
+from pipeline.folder_clocks import NO_CLOCKS, Clocks, Heard, Listener, clocks_of, dump_marks
 from pipeline.layouts import KERNEL_NAMES, Layout, host_in, is_tool, layout_of, possible_hosts, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import (
@@ -327,7 +327,7 @@ def _look(name: str, path: Path, layout: Layout, hosts: set[str]) -> _Look | Gap
     times = Sample(name=name, written_ns=path.stat().st_mtime_ns)
     kernel = kmsg = 0
     parse = line_reader(signals.load()).parse
-    marks = line_marks()
+    marks = Listener()
     for line in lines:
         kmsg += kmsg_header(line) is not None or is_kmsg_continuation(line)
         parsed = marks.hear(line) or parse(line)

@@ -43,7 +43,7 @@ class Heard(Struct, frozen=True, kw_only=True):
     seen: list[Seen]
 
 
-class _Listener:
+class Listener:
     """Reads the lines of a file that may tell of such an event."""
 
     def __init__(self) -> None:
@@ -59,11 +59,6 @@ class _Listener:
         if seen is not None:
             self.seen.append(seen)
         return parsed
-
-
-def line_marks() -> _Listener:
-    """A listener for one file."""
-    return _Listener()
 
 
 def dump_marks(files: Iterable[tuple[str, str, Path]]) -> Iterator[Heard]:

@@ -254,7 +254,9 @@ class NodeFold:
     def _hear(self, progress: Progress) -> list[Output]:
         """What the record says of the clocks; segments that have ended, or that nothing is measured."""
         state = self._state
-        segments = segments_of(progress, state.clock.hear(progress.boot_id, progress.clock))
+        # Ahead of a backlog the reading is of a time after all that is still to come, whose own readings say more.
+        heard = [] if progress.spool_backlog_bytes else state.clock.hear(progress.boot_id, progress.clock)
+        segments = segments_of(progress, heard)
         for source in progress.sources:
             if source.kind == "kernel" and source.state == "on" and source.at_end:
                 state.clock.note_read(progress.boot_id, source.read_through_unix_nano)

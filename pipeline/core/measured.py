@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.clocks.node import BootClock, NodeClock, Placed
-from pipeline.core.times import DEFAULT_BOUND_NS, KERNEL_CLOCK_PPM, UNKNOWN, When, is_one, read_wall_ns
+from pipeline.core.times import DEFAULT_BOUND_NS, KERNEL_CLOCK_PPM, UNKNOWN, When, is_one, read_wall_ns, slept_ns
 from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockReading, ClockStamp, Progress
 
 # The first boot heard of, before the first step: the clock that all stamps of a node were on before it was measured.
@@ -33,13 +33,14 @@ def measured(
     placed = clock.wall(shown_ns, when.resolution_ns, since=_line_before(since), until=until)
     if placed is not None:
         return _as_placed(when, placed, node, placed.stretch, boot_id)
-    guess = clock.wall_offset_ns(shown_ns)
+    guess = clock.guess(shown_ns)
     if guess is None or not TIME_MIN_NS <= shown_ns + guess[0] <= TIME_MAX_NS:
         return when
-    at_ns, off_ns = shown_ns + guess[0], guess[1] + DEFAULT_BOUND_NS
+    at_ns, off_ns, stretch = shown_ns + guess[0], guess[1] + DEFAULT_BOUND_NS, guess[2]
     return msgspec.structs.replace(
-        when, aligned_ns=at_ns, lo_ns=max(at_ns - off_ns, TIME_MIN_NS),
-        hi_ns=min(at_ns + when.resolution_ns + off_ns, TIME_MAX_NS), quality="holdover",
+        when, clock_id=_clock_id(node, stretch), stretch=stretch, aligned_ns=at_ns,
+        lo_ns=max(at_ns - off_ns, TIME_MIN_NS), hi_ns=min(at_ns + when.resolution_ns + off_ns, TIME_MAX_NS),
+        quality="holdover",
     )  # fmt: skip
 
 
@@ -61,10 +62,11 @@ def _kernel(
     if stamp.clock_id == f"{node}/{boot_id}/kernel" or (not boot_id and _is_of_source(stamp, node)):
         placed = clock.kernel(boot_id, stamp.raw_ns)
         if placed is None:
-            # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot, and since the line.
-            age_ns = reading.mono_ns - stamp.raw_ns
+            # What the kernel's clock has gained or lost on CLOCK_MONOTONIC since the boot, and since the line; and it
+            # may have counted on while the node slept.
+            age_ns, asleep_ns = reading.mono_ns - stamp.raw_ns, slept_ns(reading)
             off_ns = (abs(age_ns) + abs(reading.mono_ns)) * KERNEL_CLOCK_PPM // 1_000_000
-            placed = boot.place_one(reading.raw_ns - age_ns - off_ns, reading.raw_ns - age_ns + off_ns)
+            placed = boot.place_one(reading.raw_ns - age_ns - off_ns - asleep_ns, reading.raw_ns - age_ns + off_ns)
             when = msgspec.structs.replace(
                 when, raw_ns=(when.raw_ns or 0) - off_ns, resolution_ns=when.resolution_ns + 2 * off_ns
             )
@@ -97,14 +99,18 @@ def _as_placed(when: When, placed: Placed, node: str, stretch: str, boot_id: str
     The raw time of another boot than `boot_id`, which reads the line, is not told: it would be taken for one of this.
     """
     is_of_boot = placed.boot_id == boot_id
-    clock_id = f"{node}/wall" if stretch == FIRST_STRETCH else f"{node}/wall/{stretch}" if stretch else ""
     return msgspec.structs.replace(
-        when, clock_id=clock_id, aligned_ns=placed.at_ns, lo_ns=max(placed.lo_ns, TIME_MIN_NS),
+        when, clock_id=_clock_id(node, stretch), aligned_ns=placed.at_ns, lo_ns=max(placed.lo_ns, TIME_MIN_NS),
         hi_ns=min(placed.hi_ns, TIME_MAX_NS),
         quality=placed.quality, monotonic_raw_ns=placed.raw_lo_ns if is_of_boot else None,
         monotonic_raw_width_ns=placed.raw_hi_ns - placed.raw_lo_ns if is_of_boot else 0, u99_ns=placed.u99_ns,
         epoch=placed.epoch, broker_id=placed.broker_id, stretch=stretch,
     )  # fmt: skip
+
+
+def _clock_id(node: str, stretch: str) -> str:
+    """The name of a wall clock between two of its steps: stamps compare where it is the same; none where it is many."""
+    return f"{node}/wall" if stretch == FIRST_STRETCH else f"{node}/wall/{stretch}" if stretch else ""
 
 
 def read_through(progress: Progress, clock: NodeClock | None) -> int:
@@ -115,5 +121,5 @@ def read_through(progress: Progress, clock: NodeClock | None) -> int:
     placed = clock.wall(read_ns)
     if placed is not None:
         return placed.lo_ns
-    guess = clock.wall_offset_ns(read_ns)
+    guess = clock.guess(read_ns)
     return claimed_ns if guess is None else max(read_ns + guess[0] - guess[1] - DEFAULT_BOUND_NS, 0)

@@ -17,6 +17,7 @@ from schemas.records import (
     TIME_MAX_NS,
     TIME_MIN_NS,
     ClockClaim,
+    ClockReading,
     ClockStamp,
     Progress,
     RawBatch,
@@ -75,7 +76,8 @@ NO_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=DEFAULT_BOUND_NS, by="default
 BMC_CLAIM: Final = ClockClaim(offset_ns=0, bound_ns=BMC_BOUND_NS, by="default")
 
 
-# Clocks that nobody steers run apart by no more than this.
+# Crystals nobody steers stay within 100 ppm of true time (the frequency tolerance Linux's NTP code takes for granted
+# is 500 ppm, but of steered clocks), so two clocks run apart by 200 ppm at most.
 PAIR_PPM: Final = 200
 
 
@@ -185,13 +187,18 @@ def kernel_time(
     )  # fmt: skip
     when = UNKNOWN
     if reading.wall_ns != 0:
-        when = _placed(own, reading.mono_ns, reading.wall_ns, 0, node, batch)
+        when = _placed(own, reading.mono_ns, reading.wall_ns, slept_ns(reading), node, batch)
     elif boot is not None:
         named = _boot_stamp(stamp_ns, boot.wall_ns - boot.boot_ns, node)
         when = _placed(named, boot.boot_ns, boot.wall_ns, boot.bound_ns, node, batch, inferred=("boot",))
     if when is UNKNOWN:
         return When(clock_id=own.clock_id, raw_ns=stamp_ns, resolution_ns=resolution_ns)
     return when
+
+
+def slept_ns(reading: ClockReading) -> int:
+    """How long a node has slept since its boot: the kernel's clock counts that where its counter goes on meanwhile."""
+    return max(0, reading.boottime_ns - reading.mono_ns)
 
 
 def _placed(

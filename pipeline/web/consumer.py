@@ -186,7 +186,7 @@ class KafkaClocks(_Follower):
         self._topics, self._what = (CLOCK_SEGMENTS.name,), "clock"
 
     async def _begin(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
-        # Compaction lags behind by days: from the beginning would be millions of messages.
+        # The topic holds a week: from the beginning would be millions of messages.
         since_ms = int(time.time() * 1_000) - FORGET_MS
         found = await asyncio.wait_for(consumer.offsets_for_times(dict.fromkeys(partitions, since_ms)), _ANSWER_S)
         ends = await asyncio.wait_for(consumer.end_offsets(partitions), _ANSWER_S)

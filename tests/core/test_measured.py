@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from pipeline.core.align import NodeFold
 from pipeline.core.order import order
+from schemas.records import Progress, RawBatch
 from tests.core.clocks.simulated import MS, SIGNALS, T0, S, Simulated
 
 
@@ -158,3 +160,65 @@ def test_lines_of_a_clock_that_was_never_set_go_by_their_arrival_even_where_it_i
     run(node, 20)
     assert "behind" in node.fold.state.clock_fault
     assert all(lo <= 0 <= hi for lo, _, hi in map(node.off, node.events))
+
+
+@pytest.mark.parametrize("late_s", [650, 880, 895])
+def test_lines_from_before_a_suspend_that_come_much_later_keep_their_times(late_s: int) -> None:
+    node = Simulated(wall=((0, 0),))
+    run(node, 900)
+    node.slept_ns = 3_600 * S
+    run(node, 900, first=4_600)
+    node.write(T0 + late_s * S)
+    run(node, 1, first=5_501)
+    late = node.events[-3]
+    assert node.written[late.seq] == T0 + late_s * S
+    lo, _, hi = node.off(late)
+    assert lo <= 0 <= hi
+
+
+def test_a_sign_of_life_ahead_of_kept_batches_does_not_blur_what_they_say_of_the_clocks() -> None:
+    node = Simulated(wall=((0, 0), (150 * S + 333 * MS, 5 * S)))
+    run(node, 120)
+    node.beacons = False
+    kept: list[RawBatch | Progress] = []
+    node.kept = kept
+    run(node, 60, first=121)
+    node.kept = None
+    for record in kept:
+        now_ns = T0 + 181 * S
+        if isinstance(record, Progress):
+            record = msgspec.structs.replace(record, clock=node.reading(now_ns), spool_backlog_bytes=1_000)
+        node.take(record, now_ns)
+    late = node.events[-120:]
+    assert all(lo <= 0 <= hi for lo, _, hi in map(node.off, late))
+    wide = [event for event in late if event.hi_unix_nano - event.lo_unix_nano > 20 * MS]
+    assert all(150 * S <= node.written[event.seq] - T0 <= 151 * S for event in wide)
+
+
+@pytest.mark.parametrize("step_s", [-20_000, 20_000])
+def test_a_step_after_the_beacons_have_ceased_is_undone_as_well(step_s: int) -> None:
+    node = Simulated(wall=((0, 0), (15_000 * S, step_s * S)))
+    run(node, 120)
+    node.beacons = False
+    for second in range(121, 15_200):
+        node.second(T0 + second * S)
+    node.write(T0 + 15_200 * S)
+    run(node, 1, first=15_201)
+    late = node.events[-3]
+    assert node.written[late.seq] == T0 + 15_200 * S
+    lo, _, hi = node.off(late)
+    assert lo <= 0 <= hi
+    assert order(node.events[0], late) == "before"
+
+
+@pytest.mark.parametrize("counts_sleep", [True, False])
+def test_stamps_of_the_kernel_log_hold_their_moment_after_a_suspend(*, counts_sleep: bool) -> None:
+    node = Simulated(wall=((0, 0),))
+    run(node, 60, kernel=True)
+    node.slept_ns = 3_600 * S
+    if not counts_sleep:
+        node.kernel = lambda true_ns: Simulated.kernel(node, true_ns) - 3_600 * S  # type: ignore[method-assign]
+    run(node, 60, first=3_700, kernel=True)
+    kernel = [event for event in node.events if event.name == "gpu.xid"]
+    assert len(kernel) == 120
+    assert all(lo <= 0 <= hi for lo, _, hi in map(node.off, kernel))

@@ -111,6 +111,11 @@ class History(Struct, kw_only=True):
         return self.stretches[-1].to_ns if self.stretches else None
 
     @property
+    def steps(self) -> int:
+        """How many steps of the other clock readings tell of."""
+        return self.stretches[-1].steps if self.stretches else 0
+
+    @property
     def ahead_ns(self) -> int | None:
         """How far the other clock was ahead of raw at the last reading."""
         return self.stretches[-1].to_ahead_ns if self.stretches else None

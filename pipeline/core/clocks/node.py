@@ -125,18 +125,30 @@ class BootClock(Struct, kw_only=True):
             track = self.tracks[broker_id]
             if self._is_interrupted(track, raw_ns):
                 continue
-            found = self._kept_at(broker_id, raw_ns) or track.at(raw_ns)
+            found = self._at(broker_id, raw_ns)
             if found is not None:
                 return broker_id, found
         return None
 
-    def _kept_at(self, broker_id: int, raw_ns: int) -> Offset | None:
-        """By the first of the kept segments after a moment that the track has forgotten."""
-        forgotten = self.tracks[broker_id].segments[:1]
-        if not forgotten or raw_ns >= forgotten[0].t_from_ns:
-            return None
-        after = next((s for s in self.kept.get(broker_id, ()) if raw_ns < s.t_to_ns), None)
-        if after is None or after.quality == "stepped":
+    def led_on_ns(self, raw_ns: int) -> int | None:
+        """Reference minus raw clock as the last beacon before a moment leads to it, if the node has not slept since."""
+        for broker_id in sorted(self.tracks):
+            track = self.tracks[broker_id]
+            if track.samples and track.samples[-1][1] <= raw_ns and not self._is_interrupted(track, raw_ns):
+                return track.led_on_ns(raw_ns)
+        return None
+
+    def _at(self, broker_id: int, raw_ns: int) -> Offset | None:
+        """The offset to a broker; of a moment that the track has forgotten by the first of the kept segments after it.
+
+        Every epoch has its first segment kept, so that nothing is led back over a step.
+        """
+        track, kept = self.tracks[broker_id], self.kept.get(broker_id, [])
+        is_forgotten = bool(track.segments) and raw_ns < track.segments[0].t_from_ns
+        after = next((s for s in kept if raw_ns < s.t_to_ns), None) if is_forgotten else None
+        if after is None:
+            return track.at(raw_ns)
+        if after.epoch and not any(s.epoch == after.epoch and s.t_from_ns <= raw_ns for s in kept):
             return None
         found = after.at(raw_ns)
         return found if found.hi_ns - found.lo_ns <= 2 * USELESS_NS else None
@@ -249,11 +261,25 @@ class NodeClock(Struct, kw_only=True):
         found = None if boot is None else boot.kernel.raw_of(stamp_ns)
         return None if boot is None or found is None else boot.place_one(*found)
 
-    def wall_offset_ns(self, shown_ns: int) -> tuple[int, int] | None:
-        """Reference minus wall clock as measured first, or last for later times: a guess where no reading tells it.
+    def guess(self, shown_ns: int) -> tuple[int, int, str] | None:
+        """Reference minus wall clock (ns) where no measurement holds any more or yet; how far off that may be besides,
+        because of what is no longer kept of the wall clock (ns); and which stretch of that it is.
 
-        And how far off it may be because of what is no longer kept of the wall clock, in ns.
+        It goes by the last beacon where a reading tells how the wall clock was set since; else by what it was off when
+        measured first, or last for later times. The stretch is named as in `Placed`.
         """
+        for boot in self.boots:
+            spans = boot.wall.raw_of(shown_ns)
+            raw_ns = spans[0].middle_ns if spans else 0
+            offset_ns = boot.led_on_ns(raw_ns) if spans else None
+            if offset_ns is not None:
+                is_one = len(spans) == 1 and spans[0].steps is not None
+                return raw_ns + offset_ns - shown_ns, 0, f"{boot.number}.{spans[0].steps}" if is_one else ""
+        found = self._wall_offset_ns(shown_ns)
+        has_one = len(self.boots) == 1 and self.boots[0].wall.steps == 0
+        return None if found is None else (*found, f"{self.boots[0].number}.0" if has_one else "")
+
+    def _wall_offset_ns(self, shown_ns: int) -> tuple[int, int] | None:
         for boot in self.boots:
             ends = [boot.wall.stretches[0], boot.wall.stretches[-1]] if boot.wall.stretches else []
             if ends and shown_ns > ends[1].to_ns + ends[1].to_ahead_ns:

@@ -161,6 +161,10 @@ class Track(Struct):
             quality="holdover" if is_far else "good", epoch=self.epoch,
         )  # fmt: skip
 
+    def led_on_ns(self, raw_ns: int) -> int:
+        """The offset (ns) at a time after the newest sample as its drift leads there, however uncertain that is."""
+        return self.origin_ns + round(self.best + self.drift * (raw_ns - self.origin_raw_ns - self.solved))
+
     def _closed_at(self, raw_ns: int) -> Offset | None:
         for segment in reversed(self.segments):
             if segment.t_from_ns <= raw_ns:

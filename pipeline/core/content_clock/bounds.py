@@ -11,10 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from pipeline.core.content_clock.meetings import Meeting, Round
+from pipeline.core.times import PAIR_PPM
 
-# Crystals nobody steers stay within 100 ppm of true time (the frequency tolerance Linux's NTP code takes for granted
-# is 500 ppm, but of steered clocks), so two clocks run apart by 200 ppm at most.
-PAIR_PPM: Final = 200
 # A rate changes by less than this a second: a quartz whose temperature rises by 5 ppm a minute was still within.
 RATE_PPB_PER_S: Final = 30
 # What a clock that is steered is put right by between two rounds.

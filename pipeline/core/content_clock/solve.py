@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from pipeline.core.content_clock.bounds import (
     FAR,
-    PAIR_PPM,
     STEER_NS,
     Bounds,
     Rate,
@@ -28,6 +27,7 @@ from pipeline.core.content_clock.bounds import (
 )
 from pipeline.core.content_clock.meetings import SLACK_NS, Mark, Meeting, counts_of, meetings_of, rounds_of, timed_by
 from pipeline.core.content_clock.stepped import stepped
+from pipeline.core.times import PAIR_PPM
 from schemas.records import ClockClaim
 
 CONTENT: Final = "content"

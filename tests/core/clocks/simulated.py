@@ -46,6 +46,7 @@ class Simulated:
         self.written: dict[int, int] = {}
         self.events: list[Event] = []
         self.segments: list[ClockSegment] = []
+        self.kept: list[RawBatch | Progress] | None = None
 
     def raw(self, true_ns: int) -> int:
         since = true_ns - T0
@@ -111,7 +112,7 @@ class Simulated:
         samples = [self.sample(true_ns - 400 * MS)] if self.beacons else []
         if samples or self.pending:
             self.seq += 1
-            self._take(
+            self.take(
                 RawBatch(
                     run="live", run_id="", cluster="c", reporter="n1", boot_id=self.boot, shipper_id="s",
                     batch_seq=self.seq, clock=self.reading(true_ns), clock_samples=samples, records=self.pending,
@@ -123,7 +124,7 @@ class Simulated:
                 true_ns,
             )  # fmt: skip
             self.pending = []
-        self._take(
+        self.take(
             Progress(
                 run="live", run_id="", cluster="c", reporter="n1", boot_id=self.boot, shipper_id="s",
                 last_batch_seq=self.seq, clock=self.reading(true_ns + MS),
@@ -137,7 +138,11 @@ class Simulated:
             true_ns,
         )  # fmt: skip
 
-    def _take(self, record: RawBatch | Progress, true_ns: int) -> None:
+    def take(self, record: RawBatch | Progress, true_ns: int) -> None:
+        """The worker reads a record; while some are kept back, it does not."""
+        if self.kept is not None:
+            self.kept.append(record)
+            return
         outputs: list[Output] = list(self.fold.apply(record, now_ns=true_ns))
         for output in outputs:
             if isinstance(output.record, EventBatch):

@@ -104,3 +104,22 @@ def test_its_size_is_bounded_however_often_the_clock_is_stepped() -> None:
     for n in range(3 * KEPT):
         history.note(n * S, n * S + (n % 7) * S)
     assert len(history.stretches) == KEPT
+
+
+@pytest.mark.parametrize("step_ms", [-5_300, -700, -40, 40, 500, 5_300])
+@pytest.mark.parametrize("at_ms", [10, 310, 790])
+def test_whole_seconds_hold_their_moment_on_both_sides_of_a_step_and_of_the_last_reading(
+    step_ms: int, at_ms: int
+) -> None:
+    before = 1_700_000_000 * S + 790 * MS
+    wall = Wall((0, before, 300.0), (50 * S + at_ms * MS, before + step_ms * MS, 300.0))
+    history = heard(wall, 60 * S)
+    for raw_ns in range(S, 61 * S, 10 * MS):
+        spans = history.raw_of(wall.at(raw_ns) // S * S, S)
+        assert any(span.lo_ns <= raw_ns <= span.hi_ns for span in spans)
+
+
+def test_a_second_that_began_before_the_first_reading_is_not_known() -> None:
+    history = heard(Wall((0, 1_700_000_000 * S + S // 2, 0.0)), 60 * S)
+    assert history.raw_of(1_700_000_000 * S, S) == []
+    assert history.raw_of(1_700_000_001 * S, S) != []

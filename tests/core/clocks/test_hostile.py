@@ -31,7 +31,7 @@ class Away(Simulated):
                 continue
             for batch in kept:
                 self.progress(at_ns)
-                self._take(batch, at_ns)
+                self.take(batch, at_ns)
             kept = []
             self.second(at_ns)
 
@@ -43,7 +43,7 @@ class Away(Simulated):
         )  # fmt: skip
 
     def progress(self, true_ns: int) -> None:
-        self._take(
+        self.take(
             Progress(
                 run="live", run_id="", cluster="c", reporter="n1", boot_id=self.boot, shipper_id="s",
                 last_batch_seq=0, clock=self.reading(true_ns), sources=[],
