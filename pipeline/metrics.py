@@ -112,6 +112,11 @@ CLOCK_UNUSABLE: Final = Definition(
     meaning="Live nodes whose clock is not measured, or of which nothing was told for 2 minutes within the last hour.",
     do="Above 0: /healthz names them; `rootrank clocks --bad` says why.",
 )  # fmt: skip
+CLOCK_WIDEST_WALL_OFFSET: Final = Definition(
+    name="rootrank_clock_widest_wall_offset_seconds", kind="gauge",
+    meaning="How far the wall clock of a live node is off from the brokers' at most, either way; 0: none is known.",
+    do="Above 1: the order of lines does not suffer, NTP there is in trouble: `rootrank clocks --bad` says which node.",
+)  # fmt: skip
 CLOCK_WALL_STEPS: Final = Definition(
     name="rootrank_clock_wall_steps_total", kind="counter",
     meaning="Jumps of wall clocks of live nodes that the feed has seen as they happened.",
@@ -122,7 +127,7 @@ WORKER_METRICS: Final = (STAGE_MESSAGES, STAGE_OUTPUTS, STAGE_SNAPSHOTS, STAGE_R
 STORE_METRICS: Final = (STORE_ROWS, DEAD_LETTERS)
 FEED_METRICS: Final = (
     INCIDENTS, EVENT_TO_INCIDENT, CONSUMER_LAG, DEAD_LETTERS, FEED_INCIDENTS, FEED_STREAMS, FEED_STREAMS_REFUSED,
-    CLOCK_NODES, CLOCK_WIDEST_BOUND, CLOCK_UNUSABLE, CLOCK_WALL_STEPS,
+    CLOCK_NODES, CLOCK_WIDEST_BOUND, CLOCK_WIDEST_WALL_OFFSET, CLOCK_UNUSABLE, CLOCK_WALL_STEPS,
 )  # fmt: skip
 DEFINITIONS: Final[tuple[Definition, ...]] = tuple(
     dict.fromkeys((BUILD_INFO, *WORKER_METRICS, *STORE_METRICS, *FEED_METRICS))
@@ -144,6 +149,7 @@ class Metrics:
     feed_streams_refused: Counter = field(init=False)
     clock_nodes: Gauge = field(init=False)
     clock_widest_bound: Gauge = field(init=False)
+    clock_widest_wall_offset: Gauge = field(init=False)
     clock_unusable: Gauge = field(init=False)
     clock_wall_steps: Counter = field(init=False)
 
@@ -161,6 +167,7 @@ class Metrics:
             "feed_streams_refused": _counter(FEED_STREAMS_REFUSED, registry),
             "clock_nodes": _gauge(CLOCK_NODES, registry),
             "clock_widest_bound": _gauge(CLOCK_WIDEST_BOUND, registry),
+            "clock_widest_wall_offset": _gauge(CLOCK_WIDEST_WALL_OFFSET, registry),
             "clock_unusable": _gauge(CLOCK_UNUSABLE, registry),
             "clock_wall_steps": _counter(CLOCK_WALL_STEPS, registry),
         }.items():

@@ -16,6 +16,7 @@ from shippers.clock import Clock, make_clock
 from shippers.config import Config, KafkaSettings
 from shippers.kmsg_marks import KMSG
 from shippers.reader import Reader
+from shippers.saved import saved_positions
 from shippers.sink import SinkUnavailableError, admin_client, connect
 from shippers.time_daemon import ask_chrony, ask_kernel
 from shippers.time_namespace import offsets_ns
@@ -81,9 +82,9 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def inspect(config: Config) -> Report:
-    """Look at everything once. Reads no lines and writes nothing."""
+    """Look at everything once. Reads no lines and writes nothing; what a running shipper has read is not to read."""
     clock = make_clock(config)
-    reader = Reader(config, clock, {})
+    reader = Reader(config, clock, saved_positions(Path(config.spool.dir)))
     try:
         reader.look(clock.moment())
         sources = reader.source_progress()

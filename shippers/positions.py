@@ -85,6 +85,15 @@ def decode(data: bytes) -> Positions:
     return _DECODER.decode(data) if data else {}
 
 
+def apply(known: Positions, changed: Positions) -> None:
+    """Bring known positions up to date; of sources that are gone nothing is kept."""
+    for name, position in changed.items():
+        if position is None:
+            known.pop(name, None)
+        else:
+            known[name] = position
+
+
 def _is_writable(item: tuple[str, SourcePosition | None]) -> bool:
     try:
         msgspec.json.encode(item)

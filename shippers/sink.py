@@ -20,6 +20,8 @@ from shippers.config import KafkaSettings
 
 MAX_BLOCK_MS: Final = 2000
 _CONNECT_S: Final = 1.0
+_NOTHING_LISTENS: Final = "nothing listens there"
+_NO_ANSWER: Final = "does not answer"
 # Longer than a broker's restart: the producer itself retries in order and without duplicates that long.
 _DELIVERY_MS: Final = 120_000
 _NEVER_TAKEN: Final = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
@@ -156,10 +158,16 @@ def connect(settings: KafkaSettings, **changes: Any) -> KafkaProducer:
         **_security(settings),
         **changes,
     }
-    if not any(_listens(address) for address in addresses(settings)):
-        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: nothing listens there")
+    problems = [_problem_at(address) for address in addresses(settings)]
+    if all(problems):
+        raise SinkUnavailableError(
+            f"Kafka at {settings.bootstrap}: {_NO_ANSWER if _NO_ANSWER in problems else _NOTHING_LISTENS}"
+        )
     try:
         return _Producer(**options)
+    except kafka_errors.KafkaTimeoutError as error:
+        said = f"something listens there and does not answer as Kafka does ({describe(error)})"
+        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {said}") from None
     except kafka_errors.KafkaError as error:
         raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {describe(error)}") from None
     except OSError as error:
@@ -187,13 +195,16 @@ def describe(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__} {error}".split())
 
 
-def _listens(address: str) -> bool:
+def _problem_at(address: str) -> str:
+    """Why nothing can be sent to an address; empty where something listens."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except TimeoutError:
+        return _NO_ANSWER
     except (OSError, ValueError):
-        return False
-    return True
+        return _NOTHING_LISTENS
+    return ""
 
 
 def _security(settings: KafkaSettings) -> dict[str, Any]:

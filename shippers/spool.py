@@ -83,7 +83,7 @@ class Spool:
         seq = self.last_seq + 1 if payload else self.last_seq
         try:
             current, is_fresh = self._writable()
-            _apply(self.positions, changed)
+            positions.apply(self.positions, changed)
             entry = Entry(
                 batch_seq=seq, next_line_seq=next_line_seq, lines=lines, payload=payload,
                 positions=positions.encode(self.positions if is_fresh else changed),
@@ -288,7 +288,7 @@ class Spool:
         fd = os.open(each.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for _, entry, end in segment.entries(fd):
-                _apply(self.positions, positions.decode(entry.positions))
+                positions.apply(self.positions, positions.decode(entry.positions))
                 self.last_seq = max(self.last_seq, entry.batch_seq)
                 self.next_line_seq = max(self.next_line_seq, entry.next_line_seq)
                 each.size, each.last_seq = end, entry.batch_seq
@@ -314,11 +314,3 @@ class Spool:
 
 def _size_of(entry: Entry) -> int:
     return segment.HEADER_BYTES + len(entry.positions) + len(entry.payload)
-
-
-def _apply(known: Positions, changed: Positions) -> None:
-    for name, position in changed.items():
-        if position is None:
-            known.pop(name, None)
-        else:
-            known[name] = position

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.core.clocks.track import Track
 from tests.bench import clocks
-from tests.bench.clock_orders import orders
+from tests.bench.clock_orders import BANDS, Orders, orders
 from tests.bench.clock_scenarios import OURS, bounds_of, play
 from tests.clock_channels import SECOND, Clock, beacons, busy, quiet
 
@@ -32,24 +32,34 @@ def test_orders_that_are_made_wrong_are_counted() -> None:
     result = play("A", quiet, 1, 3, 200, 5)
     assert result.outside == 0
     right = orders(result.answers, 5_000, 1)
-    assert sum(band.hard_wrong + band.calibrated_wrong for band in right.values()) == 0
+    assert sum(band.certain_wrong + band.probable_wrong for band in right.values()) == 0
     first = result.answers[0]
     off = first._replace(
         errors={**first.errors, OURS: first.errors[OURS] + 5e6}, lo=first.lo + 5_000_000, hi=first.hi + 5_000_000
     )
     wrong = orders([off, *result.answers[1:]], 5_000, 1)
-    assert wrong["1-3 ms"].hard_wrong > 0
-    assert wrong["1-3 ms"].calibrated_wrong > 0
+    assert wrong["1-3 ms"].certain_wrong > 0
+    assert wrong["1-3 ms"].probable_wrong > 0
 
 
 @pytest.mark.slow
 def test_the_table_shows_each_figure_with_its_target() -> None:
-    given = argparse.Namespace(nodes=2, seconds=200, checks=10, pairs=2_000, no_live=True, live_seconds=0)
+    given = argparse.Namespace(nodes=2, seconds=200, checks=10, pairs=2_000, no_live=True, live_seconds=0, quick=True)
     lines = list(clocks.rows(given))
     judged = [line for line in lines if " target " in line]
     assert len(judged) >= 25
-    assert all(line.endswith((" met", " MISSED")) for line in judged)
+    assert all(line.endswith((" met", " MISSED", " too few")) for line in judged)
     missed = [line for line in judged if line.endswith("MISSED")]
-    # Too few checks for a claim; steps of 2 ms that a slow beacon hides are found by the next one.
-    assert {line.split()[0] for line in missed} <= {"A", "B", "C", "E"}
-    assert not [line for line in missed if "hard orders" in line or "false epochs" in line]
+    # Steps of 2 ms that a slow beacon hides are found by the next one.
+    assert {line.split()[0] for line in missed} <= {"E"}
+    assert lines[0].startswith("quick")
+    assert "too few to judge: " in lines[-2]
+
+
+def test_a_short_run_claims_nothing_and_one_wrong_order_is_proof() -> None:
+    band = Orders(pairs=10, certain=5, certain_wrong=0, probable=8, probable_wrong=0, last_wrong=0, raw_wrong=0)
+    fine, table = dict.fromkeys(BANDS, band), clocks.Table()
+    assert [row for row in clocks.order_rows("A", fine, table) if row.endswith(("met", "MISSED"))] == []
+    assert len(table.too_few) == 3
+    wrong = clocks.order_rows("A", {**fine, "1-3 ms": band._replace(certain_wrong=1)}, table)
+    assert [row.split()[:3] for row in wrong if row.endswith("MISSED")] == [["A", "wrong", "among"]]

@@ -263,8 +263,10 @@ class NodeFold:
         if progress.run != "live" or state.clock.is_known:
             return segments
         if not 0 <= progress.clock.raw_ns - state.unmeasured_ns < UNMEASURED_AGAIN_NS:
+            is_first = not 0 < state.unmeasured_ns <= progress.clock.raw_ns
             state.unmeasured_ns = progress.clock.raw_ns
-            segments.append(unmeasured(progress, state.clock_fault, before=state.clock.is_measured))
+            before = state.clock.is_measured
+            segments.append(unmeasured(progress, state.clock_fault, before=before, is_first=is_first))
         return segments
 
     def _is_due(self, job: JobHere, reporter: str, now_ns: int) -> bool:

@@ -11,6 +11,7 @@ from schemas.records import ClockSegment, Progress, RawBatch
 # How often it is said that a node's clock is not measured (its raw clock, ns).
 UNMEASURED_AGAIN_NS: Final = 60_000_000_000
 NOT_MEASURED: Final = "no clock beacon of this boot was acknowledged"
+NOT_YET: Final = f"{NOT_MEASURED} yet"
 TOO_LONG_AGO: Final = "no clock beacon was acknowledged for so long that the clock is not known to a second"
 
 
@@ -31,9 +32,12 @@ def segments_of(record: RawBatch | Progress, closed: Iterable[Closed]) -> list[O
     ]  # fmt: skip
 
 
-def unmeasured(record: Progress, fault: str, *, before: bool) -> Output:
-    """That nothing is measured of a node's clock (any more, where it was before), and what else is wrong with it."""
-    reason = TOO_LONG_AGO if before else NOT_MEASURED
+def unmeasured(record: Progress, fault: str, *, before: bool, is_first: bool) -> Output:
+    """That nothing is measured of a node's clock (any more, where it was before), and what else is wrong with it.
+
+    `is_first`: it is said of this boot for the first time, so the node may just have started.
+    """
+    reason = TOO_LONG_AGO if before else NOT_YET if is_first else NOT_MEASURED
     raw_ns = record.clock.raw_ns
     return _output(
         ClockSegment(

@@ -128,7 +128,8 @@ def _collect(options: Options, told: _Telling) -> Incident:
     truth = Truth(
         chain=SKEWED if told.skewed else chain.chain, variant=f"{chain.chain}/{chain.variant}" if told.skewed else
         chain.variant, seed=options.seed, ranks=len(fleet.ranks), gpus_per_node=len(fleet.nodes[0].gpus),
-        claims=told.claims, job_id=fleet.job.job_id, started_at_ns=told.begin_ns, clocks_claimed=fleet.claimed,
+        claims=told.claims, job_id=fleet.job.job_id, started_at_ns=told.begin_ns,
+        clocks_claimed=fleet.claimed and not options.beacons,
     )  # fmt: skip
     check(truth)
     late = sorted(r.sample(sorted(kept), len(kept) // 4)) if r.random() < 0.3 else []

@@ -43,7 +43,7 @@ def _lines(listing: ClockListing, width: int, color: bool) -> Iterator[str]:
             yield from (_painted(line, "bold", color) for line in wrap(name, width))
             name = ""
         yield _row((name, "bold"), _cells(clock)[: len(columns)], names, columns, color)
-        for remark in (clock_words.why(clock), _jumped(clock)[1]):
+        for remark in (clock_words.why(clock, listing), clock_words.off(clock), _jumped(clock)[1]):
             yield from (_painted(f"  {line}", "dim", color) for line in wrap(remark, width - 2))
     if listing.clocks:
         yield ""
@@ -65,8 +65,8 @@ def _cells(clock: NodeClock) -> list[Cell]:
     jumped, _ = _jumped(clock)
     return [
         (clock.state, _STYLES[clock.state]),
-        (clock_words.signed(clock.wall_offset_ns), ""),
-        (clock_words.bound(clock.bound_ns), ""),
+        (clock_words.offset_now(clock), "bold red" if clock.is_wall_off else ""),
+        (clock_words.bound_now(clock), ""),
         (clock_words.drift(clock.drift_ppb), ""),
         (jumped, "bold" if jumped else ""),
         ("" if clock.reference_broker is None else str(clock.reference_broker), ""),

@@ -51,11 +51,13 @@ class JobView(Shown, frozen=True, kw_only=True):
 
 
 class NodeClock(Shown, frozen=True, kw_only=True):
-    """A node's clock by its newest segment; times in ns. `state` is the quality, or `silent` where it is minutes old.
+    """A node's clock by its newest segment; times in ns. `state` is the quality, or `silent` where it is minutes old:
+    then the rest holds of `reported_at`.
 
     `wall_offset_ns` is reference minus wall clock; the reference is certain to be within `bound_ns` of what is said, in
     99 of 100 cases within `u99_ns`. `drift_ppb` above 0: the raw clock runs slow. Null where it is not measured.
-    `last_wall_step_ns`: new minus old, of the last hour. Ages are in whole seconds.
+    `is_wall_off`: by more than a second, and not silent. `last_wall_step_ns`: new minus old, of the last hour. Ages are
+    in whole seconds.
     """
 
     run: str
@@ -77,13 +79,16 @@ class NodeClock(Shown, frozen=True, kw_only=True):
     last_wall_step_age_s: int | None
     reported_at: str
     age_s: int
+    is_wall_off: bool = False
 
 
 class ClockListing(Shown, frozen=True, kw_only=True):
     """Answer of /api/clocks, worst first. All but `clocks` and `total` is told without regard to `bad` and `limit`.
 
-    `counts`: nodes by state. `widest`: of the clocks that are usable, the one with the widest bound. `following`:
-    whether this is the present; `reason`: why not.
+    `counts`: nodes by state. `widest`: of the clocks that are usable, the one with the widest bound. `walls_off`: wall
+    clocks that are off by more than a second, whatever their state; `farthest`: the one that is off most of all that
+    are told of now. `all_silent`: so are the live nodes of every cluster, which no node explains. `clusters`: those of
+    which a node is known. `following`: whether this is the present; `reason`: why not.
     """
 
     clocks: list[NodeClock]
@@ -93,3 +98,7 @@ class ClockListing(Shown, frozen=True, kw_only=True):
     other_runs: dict[str, int]
     following: bool
     reason: str
+    walls_off: int = 0
+    farthest: NodeClock | None = None
+    all_silent: bool = False
+    clusters: tuple[str, ...] = ()

@@ -88,11 +88,12 @@ def create_app(
     name point here and read log text.
     """
     counted = metrics or Metrics()
-    pages = Pages(feed=feed, health=health, templates=_templates())
+    templates = _templates()
     api = Api(feed=feed, health=health)
     events = Events(feed=feed, metrics=counted, max_streams=max_streams, heartbeat_s=heartbeat_s)
-    clocks = ClockPages(book=feed.clocks, health=clock_health or health, templates=pages.templates)
+    clocks = ClockPages(book=feed.clocks, health=clock_health or health, templates=templates)
     status = Status(feed=feed, health=health, clock_health=clocks.health, metrics=counted)
+    pages = Pages(feed=feed, health=health, templates=templates, clock_warnings=status.clock_warnings)
     return Starlette(
         routes=[
             Route("/", pages.index),

@@ -59,6 +59,7 @@ class ClockPages:
             "runs": [run for run in RUNS if run != "post_mortem"],
             "others": [(run, count, _address(query, run=run)) for run, count in sorted(listing.other_runs.items())],
             "all_rows": _address(query, limit=str(listing.total)),
+            "unknown": clock_words.no_node_of(listing, query.cluster),
             "said": clock_words,
             "clock": words.clock,
             "day": words.day,

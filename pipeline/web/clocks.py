@@ -18,6 +18,8 @@ from schemas.records import ClockSegment
 SILENT_MS: Final = 120_000
 # A live node that is away for so long is no node any more, as far as clocks go.
 FORGET_MS: Final = 3_600_000
+# No time daemon that works leaves a wall clock so far off, nor does the order of lines need it.
+WALL_OFF_NS: Final = 1_000_000_000
 # Of a node's brokers only those count that were heard of so shortly before the last one.
 TOGETHER_MS: Final = 60_000
 BROKERS_OF_A_NODE: Final = 16
@@ -91,12 +93,12 @@ class ClockBook:
     def select(self, query: ClockQuery, now_ms: int) -> list[NodeClock]:
         """The clocks that a query asks for, worst first, without its limit."""
         found = [_view(name, node, now_ms) for name, node in self._asked(query, now_ms)]
-        return sorted((c for c in found if not query.bad or c.state != "good"), key=_badness)
+        return sorted((clock for clock in found if not query.bad or _is_bad(clock)), key=_badness)
 
     def listing(self, query: ClockQuery, now_ms: int, health: Health) -> ClockListing:
         """The answer to a query."""
         everyone = self.select(replace(query, bad=False), now_ms)
-        shown = [clock for clock in everyone if not query.bad or clock.state != "good"]
+        shown = [clock for clock in everyone if not query.bad or _is_bad(clock)]
         counts: dict[str, int] = dict.fromkeys(reversed(WORST_FIRST), 0)
         for clock in everyone:
             counts[clock.state] += 1
@@ -105,11 +107,21 @@ class ClockBook:
             if query.run not in ("all", run):
                 others[run] = others.get(run, 0) + 1
         usable = [clock for clock in everyone if clock.state not in UNUSABLE]
+        told = [clock for clock in everyone if clock.wall_offset_ns is not None and clock.state != "silent"]
         return ClockListing(
             clocks=shown[: query.limit], total=len(shown), counts=counts,
-            widest=max(usable, key=lambda clock: clock.bound_ns or 0, default=None), other_runs=others,
+            widest=max(usable, key=lambda clock: clock.bound_ns or 0, default=None),
+            walls_off=sum(clock.is_wall_off for clock in everyone),
+            farthest=max(told, key=lambda clock: abs(clock.wall_offset_ns or 0), default=None),
+            all_silent=self._all_silent(now_ms), other_runs=others,
+            clusters=tuple(sorted({name[2] for name, _ in self._asked(replace(query, cluster=""), now_ms)})),
             following=health.ok, reason=health.reason,
         )  # fmt: skip
+
+    def _all_silent(self, now_ms: int) -> bool:
+        """Whether nothing was told of any live node for two minutes, whatever its cluster."""
+        heard = [node.heard_ms for _, node in self._asked(ClockQuery(), now_ms)]
+        return bool(heard) and now_ms - max(heard) > SILENT_MS
 
     def _asked(self, query: ClockQuery, now_ms: int) -> Iterator[tuple[Name, _Node]]:
         for name, node in self._nodes.items():
@@ -166,13 +178,20 @@ def _view(name: Name, node: _Node, now_ms: int) -> NodeClock:
         last_wall_step_at=rfc3339(jump.at_ms * NS_OF_A_MS) if jump else None,
         last_wall_step_age_s=_age_s(now_ms, jump.at_ms) if jump else None,
         reported_at=rfc3339(told.at_ms * NS_OF_A_MS) or "", age_s=_age_s(now_ms, told.at_ms),
+        is_wall_off=not silent and abs(segment.wall_offset_ns or 0) > WALL_OFF_NS,
     )  # fmt: skip
 
 
-def _badness(clock: NodeClock) -> tuple[int, bool, int, int, str, str, str]:
+def _is_bad(clock: NodeClock) -> bool:
+    return clock.state != "good" or clock.is_wall_off
+
+
+def _badness(clock: NodeClock) -> tuple[bool, int, int, bool, int, int, str, str, str]:
+    """Unusable ones, wall clocks that are off (the farthest first), then by state, jump and bound."""
+    off_ns = abs(clock.wall_offset_ns or 0)
     return (
-        WORST_FIRST.index(clock.state), clock.last_wall_step_ns is None, -(clock.bound_ns or 0),
-        -abs(clock.wall_offset_ns or 0), clock.cluster, clock.node, clock.run_id,
+        clock.state not in UNUSABLE, -off_ns if clock.is_wall_off else 0, WORST_FIRST.index(clock.state),
+        clock.last_wall_step_ns is None, -(clock.bound_ns or 0), -off_ns, clock.cluster, clock.node, clock.run_id,
     )  # fmt: skip
 
 

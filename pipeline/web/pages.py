@@ -44,6 +44,7 @@ class Pages:
     feed: Feed
     health: Callable[[], Health]
     templates: Jinja2Templates
+    clock_warnings: Callable[[], list[str]] = list
 
     async def index(self, request: Request) -> Response:
         """GET /?run=&cluster=&state=&limit="""
@@ -62,6 +63,7 @@ class Pages:
             "clusters": self.feed.clusters(),
             "states": STATES,
             "stream": _stream_address(query, self.feed.last_event_id),
+            "clock_warnings": self.clock_warnings() if query.run in ("live", "all") else [],
             "health": self.health(),
         }
         return self.templates.TemplateResponse(request, "feed.html", context)

@@ -48,7 +48,14 @@ class Status:
         self.metrics.clock_unusable.set(sum(clocks.counts[state] for state in UNUSABLE))
         widest = clocks.widest
         self.metrics.clock_widest_bound.set((widest.bound_ns or 0) / 1e9 if widest else 0)
+        farthest = clocks.farthest
+        self.metrics.clock_widest_wall_offset.set(abs(farthest.wall_offset_ns or 0) / 1e9 if farthest else 0)
         return Response(self.metrics.text(), media_type=CONTENT_TYPE)
+
+    def clock_warnings(self) -> list[str]:
+        """What is wrong with live clocks, in sentences; nothing while they are not known."""
+        clocks = self._clocks()
+        return warnings(clocks) if clocks.following else []
 
     def _clocks(self) -> ClockListing:
         return self.feed.clocks.listing(ClockQuery(), time.time_ns() // 1_000_000, self.clock_health())

@@ -16,13 +16,13 @@ _AT_ONCE: Final = 500_000
 
 
 class Orders(NamedTuple):
-    """Counts of one band. Hard: by certain bounds. Calibrated: by `odds.is_probable`, or certain."""
+    """Counts of one band. Certain: by certain bounds. Probable: by `odds.is_probable`, or certain."""
 
     pairs: int
-    hard: int
-    hard_wrong: int
-    calibrated: int
-    calibrated_wrong: int
+    certain: int
+    certain_wrong: int
+    probable: int
+    probable_wrong: int
     last_wrong: int  # of all pairs, by the last sample's middle
     raw_wrong: int  # of all pairs, by the clocks as they are
 
@@ -59,14 +59,14 @@ def _count(rng: np.random.Generator, columns: dict[str, Floats], least: float, m
 
     error, lo, hi, u99 = of("error"), of("lo"), of("hi"), of("u99")
     last, raw = of("last"), of("raw")
-    hard = hi[0] < gap + lo[1]
-    hard_wrong = gap + hi[1] < lo[0]
+    certain = hi[0] < gap + lo[1]
+    certain_wrong = gap + hi[1] < lo[0]
     seen = gap + error[1] - error[0]
-    probable = np.abs(seen) > np.hypot(*u99)
-    calibrated = hard | hard_wrong | probable
-    wrong = hard_wrong | (~hard & probable & (seen < 0))
+    by_odds = np.abs(seen) > np.hypot(*u99)
+    probable = certain | certain_wrong | by_odds
+    wrong = certain_wrong | (~certain & by_odds & (seen < 0))
     counts = (
-        np.ones(pairs), hard | hard_wrong, hard_wrong, calibrated, wrong,
+        np.ones(pairs), certain | certain_wrong, certain_wrong, probable, wrong,
         gap + last[1] - last[0] <= 0, gap + raw[1] - raw[0] <= 0,
     )  # fmt: skip
     return np.array([np.count_nonzero(count) for count in counts], dtype=np.int64)
