@@ -77,7 +77,7 @@ def _silent(clock: NodeClock, *, is_alone: bool) -> str:
     """What was known, with its age: columns would say it as if it held now."""
     since = ago(clock.age_s)
     blame = ": the node is off, its shipper has stopped, or no beacon came for hours" * is_alone
-    known = "" if clock.bound_ns is None else f"; {bound(clock.bound_ns)} {since} ago"
+    known = "" if clock.bound_ns is None else f"; it was {bound(clock.bound_ns)} then"
     return f"nothing told for {since}{blame}{known}"
 
 
@@ -158,7 +158,8 @@ def _warnings(listing: ClockListing) -> Iterator[str]:
         yield f"the clock of {counted(len(unmeasured), 'node')} is not measured: {_named(unmeasured)}"
     if silent and len(silent) == sum(listing.counts.values()):
         newest = min(clock.age_s for clock in silent)
-        yield f"no clock was told of for {ago(newest)}: is `rootrank worker` running?"
+        suspects = "the worker or Kafka" if len(silent) > 1 else "its shipper, the worker or Kafka"
+        yield f"no clock was told of for {ago(newest)}: {suspects} is away"
     elif silent:
         yield f"of {counted(len(silent), 'node')} no clock was told for two minutes: {_named(silent)}"
     if walls := [clock for clock in listing.clocks if clock.is_wall_off]:

@@ -16,5 +16,6 @@ FROM clocks
 WHERE ({run:String} = '' OR run = {run:String}) AND ({node:String} = '' OR node = {node:String})
     AND ({cluster:String} = '' OR cluster = {cluster:String})
 ORDER BY
-    indexOf(['none', 'silent', 'stepped', 'holdover', 'good'], state), bound_ns DESC, cluster, node
+    indexOf(['none', 'silent', 'stepped', 'holdover', 'good'], state),
+    indexOf(['none', 'stepped', 'holdover', 'good'], quality), bound_ns DESC, cluster, node
 LIMIT {limit:UInt32}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.align import NodeFold
 from pipeline.core.outputs import Output
+from pipeline.core.segments import NOT_MEASURED, NOT_YET
 from pipeline.core.source_reader import FIRST_SIGHT_NS
 from pipeline.core.times import DEFAULT_BOUND_NS
 from pipeline.engine import Engine
@@ -16,6 +17,7 @@ from schemas import signals, topics
 from schemas.records import (
     ClockClaim,
     ClockReading,
+    ClockSegment,
     Event,
     EventBatch,
     Gap,
@@ -576,3 +578,16 @@ def test_a_line_with_a_hint_that_no_pattern_fits_is_counted_and_opens_nothing() 
     assert [(e.count, e.attributes["signal"], e.alerts, e.role) for e in near] == [
         (3, "nccl.ib.completion", False, "noise")
     ]
+
+
+def test_a_clock_that_is_not_measured_is_first_told_as_not_measured_yet() -> None:
+    fold = _fold()
+
+    def told(raw_s: int, boot_id: str = "b1") -> list[str]:
+        reading = ClockReading(raw_ns=raw_s * SECOND, mono_ns=1, boottime_ns=1, wall_ns=T0)
+        heard = msgspec.structs.replace(raw_progress("beta", run="live"), clock=reading, boot_id=boot_id)
+        return [o.record.reason for o in _apply(fold, heard) if isinstance(o.record, ClockSegment)]
+
+    assert [told(100), told(130), told(161), told(400), told(5, "b2")] == [
+        [NOT_YET], [], [NOT_MEASURED], [NOT_MEASURED], [NOT_YET],
+    ]  # fmt: skip

@@ -132,6 +132,11 @@ def test_skewed_clocks_are_seconds_off_and_claimed() -> None:
     assert max(offsets) - min(offsets) > 5
 
 
+def test_of_a_drill_whose_clocks_are_recorded_nothing_is_claimed() -> None:
+    made = incident(Options(seed=3, chain="C33", ranks=64, beacons=True))
+    assert not made.truth.clocks_claimed
+
+
 # --- files that are gone --------------------------------------------------------------------------------------------
 
 

@@ -1,3 +1,4 @@
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -5,10 +6,11 @@ from typing import Any
 import pytest
 
 from schemas.records import ClockClaim, ClockReading
+from shippers.agent import Agent
 from shippers.check import KafkaState, beacon_topic, clock_problems, clock_state_of, inspect
 from shippers.clock import HostClock, make_clock
 from shippers.config import ClockSettings, Config, KafkaSettings, SourceSettings, SpoolSettings
-from tests.shippers.fakes import eventually
+from tests.shippers.fakes import append, eventually
 from tests.shippers.test_sink import make_topic
 from tests.shippers.test_time_daemon import SYNCHRONISED, chronyc
 
@@ -118,3 +120,29 @@ def test_who_stamps_a_topic_and_how_many_brokers_lead_it_is_read_from_kafka(kafk
 @pytest.mark.kafka
 def test_of_a_topic_that_is_not_there_nothing_is_known(kafka_broker: Any) -> None:
     assert beacon_topic(KafkaSettings(bootstrap=kafka_broker.bootstrap), "no-such-topic") in [(None, None), (None, 0)]
+
+
+def test_what_a_running_shipper_has_read_is_not_to_read(config: Config, tmp_path: Path) -> None:
+    append(tmp_path / "a.log", "one\ntwo\n")
+    agent = Agent(config)  # holds the spool; Kafka is away
+    running = threading.Thread(target=agent.run)
+    running.start()
+    try:
+        eventually(lambda: _to_read(config) == 0, "the shipper has read all")
+        append(tmp_path / "a.log", "")
+    finally:
+        agent.request_stop()
+        running.join()
+    append(tmp_path / "a.log", "three\n")
+    assert _to_read(config) == len("three\n")
+
+
+def test_without_a_spool_the_whole_file_is_to_read(config: Config, tmp_path: Path) -> None:
+    append(tmp_path / "a.log", "one\ntwo\n")
+    assert _to_read(config) == len("one\ntwo\n")
+    assert not (tmp_path / "spool").exists()
+
+
+def _to_read(config: Config) -> int | None:
+    (source,) = inspect(config).sources
+    return source.backlog_bytes

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_check_says_what_is_wrong_and_that_kafka_is_not_reached(
     assert "absent.log: does not exist" in text
     assert "\x1b" not in text
     assert not (tmp_path / "spool").exists()
+
+
+def test_a_broker_that_hangs_is_told_from_none(config: Path) -> None:
+    with socket.socket() as hanging:
+        hanging.bind(("127.0.0.1", 0))
+        hanging.listen(8)  # the kernel accepts and nobody answers, as of a process that is stopped
+        text = config.read_text(encoding="utf-8")
+        config.write_text(text.replace(':1"', f':{hanging.getsockname()[1]}"'), encoding="utf-8")
+        out, _ = shipper("check", "--config", config).communicate(timeout=60)
+
+    assert b"something listens there and does not answer as Kafka does" in out
+    assert b"nothing listens" not in out
 
 
 def test_check_as_json_is_one_object(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

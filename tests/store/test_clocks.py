@@ -1,5 +1,6 @@
 """Clock segments in the store: the newest of each node, jumps, and events that are aligned again."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,13 @@ def test_sql_aligns_as_align_does_once_the_segments_are_closed(store: Store) -> 
     assert [(row["lo"], row["aligned"], row["hi"], row["u99"], row["realigned"]) for row in aligned(store)] == [
         (p.lo_ns, p.at_ns, p.hi_ns, p.u99_ns, True) for p in placed if p is not None
     ]
+
+
+def test_the_query_calls_a_live_node_silent_that_was_not_heard_of_for_two_minutes(store: Store) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    put(store, segment("gone"), segment("played", run="replay"))
+    put(store, segment("here"), unmeasured("dark"), timestamp_ms=now_ms)
+    answer = run_query(store, queries.load_query("clocks"), {"run": ""}).objects()
+    assert [(row["node"], row["state"], row["quality"]) for row in answer] == [
+        ("dark", "none", "none"), ("gone", "silent", "good"), ("here", "good", "good"), ("played", "good", "good"),
+    ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Clocks of nodes in the feed: which segment tells a node's clock, and how page, API, health and metrics say it."""
 
+import html
 import time
 from collections.abc import Callable
 
@@ -7,6 +8,8 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from pipeline.core.segments import NOT_MEASURED, NOT_YET
+from pipeline.report import clock_words
 from pipeline.web.answers import ClockListing, NodeClock
 from pipeline.web.app import create_app
 from pipeline.web.clocks import FORGET_MS, SILENT_MS, ClockBook
@@ -216,14 +219,16 @@ def test_health_names_unusable_clocks_and_stays_well(client: TestClient, feed: F
         "the clock of 7 nodes is not measured: u0, u1, u2, u3, u4 … and 2 more",
         "of 1 node no clock was told for two minutes: gone",
     ]
+    home = client.get("/").text
+    assert "the clock of 7 nodes is not measured: u0" in home
+    assert 'href="/clocks?bad=1"' in home
+    assert "is not measured" not in client.get("/?run=drill").text
 
 
 def test_where_all_fall_silent_at_once_the_worker_is_suspected(client: TestClient, feed: Feed) -> None:
     for n in range(3):
         feed.clocks.apply(segment(f"n{n}"), now_ms() - SILENT_MS - 60_000)
-    assert client.get("/healthz").json()["warnings"] == [
-        "no clock was told of for 3 min: is `rootrank worker` running?"
-    ]
+    assert client.get("/healthz").json()["warnings"] == ["no clock was told of for 3 min: the worker or Kafka is away"]
 
 
 def test_metrics_count_clocks(client: TestClient, feed: Feed) -> None:
@@ -274,3 +279,114 @@ def test_two_thousand_nodes_are_counted_whole_and_a_page_shows_the_worst(client:
     assert page.count("<tr class") == 500
     assert '<a href="/clocks?limit=2000">1500 more</a>' in page
     assert client.get("/clocks?limit=2000").text.count("<tr class") == 2_000
+
+
+# --- wall clocks that are seconds off ---------------------------------------------------------------------------------
+
+
+def test_a_wall_clock_that_is_seconds_off_is_marked_counted_and_warned_of(client: TestClient, feed: Feed) -> None:
+    feed.clocks.apply(segment("near", wall_offset_ns=-S), now_ms())
+    assert client.get("/healthz").json()["warnings"] == []
+    feed.clocks.apply(segment("ahead", wall_offset_ns=-4 * S), now_ms())
+    feed.clocks.apply(segment("behind", wall_offset_ns=90 * S), now_ms())
+
+    listing, bad = listing_of(client), listing_of(client, "/api/clocks?bad=1")
+
+    assert [(c.node, c.state, c.is_wall_off) for c in bad.clocks] == [("behind", "good", True), ("ahead", "good", True)]
+    assert (listing.walls_off, listing.counts["good"], listing.farthest) == (2, 3, bad.clocks[0])
+    assert client.get("/healthz").json()["warnings"] == [
+        "2 wall clocks off by more than 1 s: behind (90 s behind), ahead (4 s ahead)"
+    ]
+    page = client.get("/clocks?bad=1").text
+    for text in ("wall clock 4 s ahead", "wall clock 90 s behind", "wall clocks off by more than 1 s"):
+        assert text in page
+    assert "rootrank_clock_widest_wall_offset_seconds 90.0" in client.get("/metrics").text
+
+
+def test_wall_clocks_that_are_off_stand_below_unusable_clocks_and_above_wide_bounds(feed: Feed) -> None:
+    for told in fleet(40):
+        feed.clocks.apply(told, T0_MS)
+    feed.clocks.apply(segment("off", wall_offset_ns=-2 * S), T0_MS)
+    feed.clocks.apply(segment("farther", wall_offset_ns=3 * S), T0_MS)
+    found = feed.clocks.select(ClockQuery(), T0_MS)
+    assert [c.node for c in found[:5]] == ["gpu-007", "farther", "off", "gpu-033", "gpu-021"]
+
+
+# --- silence ----------------------------------------------------------------------------------------------------------
+
+
+def test_where_all_are_silent_no_node_is_blamed_and_it_is_said_once(client: TestClient, feed: Feed) -> None:
+    for n in range(3):
+        feed.clocks.apply(segment(f"n{n}", cluster=f"c{n}"), now_ms() - SILENT_MS - 60_000)
+    page, listing = client.get("/clocks?cluster=c1").text, listing_of(client)
+    assert listing.all_silent
+    assert page.count("worker or Kafka is away") == 1
+    assert "its shipper has stopped" not in page
+
+
+def test_where_one_cluster_alone_is_silent_its_nodes_are_told_so(client: TestClient, feed: Feed) -> None:
+    feed.clocks.apply(segment(cluster="gone"), now_ms() - SILENT_MS - 60_000)
+    feed.clocks.apply(segment(cluster="here"), now_ms())
+    page = client.get("/clocks?cluster=gone").text
+    assert "its shipper has stopped" in page
+    assert "worker or Kafka is away" not in page
+
+
+def test_where_the_feed_itself_is_not_current_no_node_is_blamed_for_its_silence(feed: Feed) -> None:
+    away = Health(state="unreachable", reason="Kafka at k:1 cannot be reached")
+    client = TestClient(create_app(feed, lambda: away))
+    feed.clocks.apply(segment("a"), now_ms() - SILENT_MS - 60_000)
+    feed.clocks.apply(segment("b"), now_ms() - SILENT_MS + 60_000)
+    page = client.get("/clocks").text
+    assert "nothing told for 3 min" in page
+    assert "its shipper has stopped" not in page
+
+
+def test_a_silent_nodes_bound_is_told_with_its_age_and_not_as_if_it_held_now(client: TestClient, feed: Feed) -> None:
+    feed.clocks.apply(segment("gone", wall_offset_ns=-4 * S), now_ms() - 300_000)
+    feed.clocks.apply(segment("here"), now_ms())
+    (gone,) = listing_of(client, "/api/clocks?bad=1").clocks
+    listing = listing_of(client)
+    assert clock_words.why(gone, listing).startswith("nothing told for 5 min:")
+    assert clock_words.why(gone, listing).endswith("; it was ± 655 µs then")
+    assert (clock_words.bound_now(gone), clock_words.offset_now(gone), gone.is_wall_off) == ("", "", False)
+    assert listing.farthest is not None
+    assert listing.farthest.node == "here"
+    assert client.get("/clocks?bad=1").text.count("± 655 µs") == 2  # its age beside it, and the widest of the fleet
+
+
+# --- what to do -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "check", "switched_off"),
+    [(NOT_MEASURED, True, True), (f"{NOT_MEASURED}; the clock runs 80 s ahead", True, True), (UNMEASURED, True, False),
+     (NOT_YET, False, False)],
+)  # fmt: skip
+def test_of_a_clock_that_is_not_measured_it_is_said_where_to_look(
+    client: TestClient, feed: Feed, reason: str, check: bool, switched_off: bool
+) -> None:
+    feed.clocks.apply(unmeasured("n", reason), now_ms())
+    page = client.get("/clocks").text
+    assert reason in page
+    assert ("rootrank-shipper check" in page) is check
+    assert ("[clock] beacon = false" in page) is switched_off
+
+
+def test_a_cluster_that_nobody_knows_is_told_from_one_without_beacons(client: TestClient, feed: Feed) -> None:
+    feed.clocks.apply(segment(cluster="alpha"), now_ms())
+    page = client.get("/clocks?cluster=nope").text
+    assert "No node of cluster nope is known. Known: alpha." in page
+    assert "has sent clock beacons" not in page
+
+
+def test_the_page_explains_its_states(client: TestClient, feed: Feed) -> None:
+    feed.clocks.apply(segment(), now_ms())
+    page = html.unescape(client.get("/clocks").text)
+    for state, meaning in clock_words.MEANINGS.items():
+        assert f"<b>{state}</b>: {meaning}" in page
+
+
+@pytest.mark.parametrize(("ppb", "said"), [(-20, "+0.0 ppm"), (-60, "-0.1 ppm"), (0, "+0.0 ppm"), (1_840, "+1.8 ppm")])
+def test_a_drift_of_nothing_has_no_minus(ppb: int, said: str) -> None:
+    assert clock_words.drift(ppb) == said

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from pipeline.commands.clocks import clocks
 from pipeline.web.feed import Feed
 from pipeline.web.health import Health
+from pipeline.web.query import RUNS
 from schemas.records import ClockSegment
 from tests.web.clocks import MS, S, fleet, segment, unmeasured
 
@@ -143,3 +144,40 @@ async def test_names_and_reasons_cannot_steer_the_terminal(serve: Serve) -> None
 
     assert all(line.isprintable() for line in out.splitlines())
     assert max(map(len, out.splitlines())) <= 80
+
+
+async def test_a_wall_clock_that_is_off_is_marked_and_can_be_used(serve: Serve) -> None:
+    async with serve(feed_of(segment(), segment("ntp-is-dead", wall_offset_ns=-4 * S))) as url:
+        code, out, _ = await ask("--url", url, "--bad")
+
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("gpu-")] == []
+    assert "  wall clock 4 s ahead" in out.splitlines()
+    assert "2 nodes: 2 good; 1 wall clock off by more than 1 s" in out
+
+
+async def test_all_silent_at_once_is_said_in_a_line_and_blames_no_node(serve: Serve) -> None:
+    feed = Feed()
+    for name in ("a", "b"):
+        feed.clocks.apply(segment(name), time.time_ns() // MS - 300_000)
+    async with serve(feed) as url:
+        code, out, _ = await ask("--url", url)
+
+    assert code == 1
+    assert "All nodes at once: the worker or Kafka is away." in out
+    assert "  nothing told for 5 min; it was ± 655 µs then" in out.splitlines()
+    assert "shipper has stopped" not in out
+
+
+async def test_a_cluster_that_nobody_knows_is_named_with_those_that_are(serve: Serve) -> None:
+    async with serve(feed_of(segment(), segment(cluster="beta"))) as url:
+        code, _, err = await ask("--url", url, "--cluster", "nope")
+
+    assert code == 1
+    assert "No node of cluster nope is known. Known: alpha, beta." in err
+    assert "beacons" not in err
+
+
+def test_help_lists_every_run_that_can_be_asked_for() -> None:
+    text = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output.split())
+    assert f"{', '.join(RUNS[:-1])} or {RUNS[-1]}." in text
