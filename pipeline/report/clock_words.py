@@ -12,7 +12,7 @@ _REASON: Final = 200
 _PLAIN: Final = {
     "none": "not measured",
     "holdover": "no fresh beacon",
-    "stepped": "its clock or the broker's has jumped",
+    "stepped": "the broker's clock jumped, or the node's raw clock stood still",
 }
 NONE_YET: Final = (
     "Shippers send them unless their settings say `[clock] beacon = false`, and `rootrank worker` measures clocks with "
@@ -103,10 +103,10 @@ def bound_now(clock: NodeClock) -> str:
 
 def away(listing: ClockListing) -> str:
     """Who is away where nothing is told of any node; nothing where something is, or where nothing is known anyway."""
-    if not listing.all_silent or not listing.following:
+    silent = listing.counts.get("silent", 0)
+    if not silent or not listing.all_silent or not listing.following:
         return ""
-    nodes = sum(listing.counts.values())
-    if nodes == 1:
+    if silent == 1 and len(listing.clusters) == 1:
         return "Nothing is told of the only node: its shipper, the worker or Kafka is away."
     return "All nodes at once: the worker or Kafka is away. Is `rootrank worker` running?"
 

@@ -320,8 +320,15 @@ def test_where_all_are_silent_no_node_is_blamed_and_it_is_said_once(client: Test
         feed.clocks.apply(segment(f"n{n}", cluster=f"c{n}"), now_ms() - SILENT_MS - 60_000)
     page, listing = client.get("/clocks?cluster=c1").text, listing_of(client)
     assert listing.all_silent
-    assert page.count("worker or Kafka is away") == 1
+    assert page.count("All nodes at once: the worker or Kafka is away") == 1
     assert "its shipper has stopped" not in page
+    feed.clocks.apply(segment("played", run="replay", run_id="r"), now_ms())
+    assert "is away" not in client.get("/clocks?run=replay").text
+
+
+def test_of_the_only_node_its_shipper_may_be_away_too(client: TestClient, feed: Feed) -> None:
+    feed.clocks.apply(segment(), now_ms() - 300_000)
+    assert "Nothing is told of the only node: its shipper, the worker or Kafka is away." in client.get("/clocks").text
 
 
 def test_where_one_cluster_alone_is_silent_its_nodes_are_told_so(client: TestClient, feed: Feed) -> None:
