@@ -128,7 +128,16 @@ def fleet_lines(listing: ClockListing) -> list[str]:
         lines.append(away(listing))
     if listing.widest:
         lines.append(f"widest bound {bound(listing.widest.bound_ns)} ({name_of(listing.widest)})")
-    return lines
+    return [*lines, *broker_lines(listing)]
+
+
+def broker_lines(listing: ClockListing) -> list[str]:
+    """`the clock of broker 2 is +8 ms ± 1 ms of broker 1's, by 12 nodes`."""
+    return [
+        f"the clock of broker {one.broker_id} is {signed((one.lo_ns + one.hi_ns) // 2)} "
+        f"{bound((one.hi_ns - one.lo_ns) // 2)} of broker {one.reference_broker}'s, by {counted(one.nodes, 'node')}"
+        for one in listing.brokers
+    ]
 
 
 def walls_off(listing: ClockListing) -> str:

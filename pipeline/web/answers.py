@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from pipeline.core.clocks.brokers import BrokerClock
 from schemas.records import Incident, Shown
 from schemas.vocabulary import Quality
 
@@ -88,7 +89,8 @@ class ClockListing(Shown, frozen=True, kw_only=True):
     `counts`: nodes by state. `widest`: of the clocks that are usable, the one with the widest bound. `walls_off`: wall
     clocks that are off by more than a second, whatever their state; `farthest`: the one that is off most of all that
     are told of now. `all_silent`: so are the live nodes of every cluster, which no node explains. `clusters`: those of
-    which a node is known. `following`: whether this is the present; `reason`: why not.
+    which a node is known. `brokers`: how far their clocks are apart, by the nodes that measure several.
+    `following`: whether this is the present; `reason`: why not.
     """
 
     clocks: list[NodeClock]
@@ -102,3 +104,4 @@ class ClockListing(Shown, frozen=True, kw_only=True):
     farthest: NodeClock | None = None
     all_silent: bool = False
     clusters: tuple[str, ...] = ()
+    brokers: tuple[BrokerClock, ...] = ()

@@ -8,6 +8,7 @@ from typing import Final, get_args
 
 from msgspec import Struct
 
+from pipeline.core.clocks.brokers import broker_clocks
 from pipeline.core.incidents import rfc3339
 from pipeline.web.answers import ClockListing, ClockState, NodeClock
 from pipeline.web.health import Health
@@ -115,6 +116,7 @@ class ClockBook:
             farthest=max(told, key=lambda clock: abs(clock.wall_offset_ns or 0), default=None),
             all_silent=self._all_silent(now_ms), other_runs=others,
             clusters=tuple(sorted({name[2] for name, _ in self._asked(replace(query, cluster=""), now_ms)})),
+            brokers=tuple(broker_clocks(_newest(node) for _, node in self._asked(query, now_ms))),
             following=health.ok, reason=health.reason,
         )  # fmt: skip
 
@@ -129,6 +131,11 @@ class ClockBook:
             gone = run == "live" and now_ms - node.heard_ms >= FORGET_MS
             if not gone and query.run in ("all", run) and query.cluster in ("", cluster):
                 yield name, node
+
+
+def _newest(node: _Node) -> list[ClockSegment]:
+    """The segments of a node of the last minute that it was heard, one for each broker."""
+    return [told.segment for told in node.brokers.values() if node.heard_ms - told.at_ms <= TOGETHER_MS]
 
 
 def _learn_jump(node: _Node, segment: ClockSegment, at_ms: int) -> bool:

@@ -397,3 +397,14 @@ def test_the_page_explains_its_states(client: TestClient, feed: Feed) -> None:
 @pytest.mark.parametrize(("ppb", "said"), [(-20, "+0.0 ppm"), (-60, "-0.1 ppm"), (0, "+0.0 ppm"), (1_840, "+1.8 ppm")])
 def test_a_drift_of_nothing_has_no_minus(ppb: int, said: str) -> None:
     assert clock_words.drift(ppb) == said
+
+
+def test_brokers_that_nodes_measure_both_are_compared() -> None:
+    book = ClockBook()
+    for broker_id, ahead_ns in ((1, 0), (2, 8 * MS)):
+        for node in ("n1", "n2"):
+            book.apply(segment(node, broker_id=broker_id, a_ns=T0_MS * MS + ahead_ns, lo_ns=-MS, hi_ns=MS), T0_MS)
+    listing = book.listing(ClockQuery(), T0_MS + 1, FOLLOWING)
+    (line,) = clock_words.broker_lines(listing)
+    assert line == "the clock of broker 2 is +8 ms ± 2 ms of broker 1's, by 2 nodes"
+    assert line in clock_words.fleet_lines(listing)

@@ -11,7 +11,10 @@ SECOND_NS = 1_000_000_000
 
 
 class BrokerClock(Struct, frozen=True, kw_only=True):
-    """The clock of a broker minus that of the one with the lowest id: certain to be within [lo_ns, hi_ns]."""
+    """The clock of a broker minus that of the one with the lowest id: certain to be within [lo_ns, hi_ns].
+
+    `nodes`: how many nodes measure it and another one.
+    """
 
     broker_id: int
     reference_broker: int
