@@ -10,6 +10,7 @@ from msgspec import Struct
 from pipeline.core.causes import RuleSet
 from pipeline.engine import Engine
 from pipeline.folder import FolderPlan, plan
+from pipeline.folder_clocks import WallClock, wall_clock_of
 from pipeline.node_reading import parts
 from pipeline.notes import Note
 from pipeline.progress import ReadingProgress
@@ -18,12 +19,13 @@ from schemas.records import Gap, Incident, Progress
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """Everything `rootrank diagnose` has to say of its input."""
+    """Everything `rootrank diagnose` has to say of its input. `clocks`: what was recorded of those of nodes."""
 
     incidents: list[Incident]
     notes: list[Note]
     gaps: list[Gap]
     unreadable: list[Gap]
+    clocks: list[WallClock] = []
 
     def shape(self) -> dict[str, Any]:
         """The JSON object of `--json`."""
@@ -49,12 +51,16 @@ def diagnose_plan(
     All lines come before the closing progress of any node: the verdict is worked out once, at the end.
     """
     engine, broken, ends = Engine(rules), list[Gap](), list[tuple[bytes, Progress]]()
+    recorded = {node.reporter for node in folder.nodes if node.clock_record is not None}
+    clocks: list[WallClock] = []
     for part in parts(folder, engine.told, workers, progress.read if progress is not None else None):
         broken += part.gaps
         engine.take(part.outputs)
         if part.fold is not None and part.progress is not None:
             engine.adopt(part.key, part.fold)
             ends.append((part.key, part.progress))
+            if part.progress.reporter in recorded and part.fold.state.clock.is_measured:
+                clocks.append(wall_clock_of(part.progress.reporter, part.fold.state.clock))
     if progress is not None:
         progress.concluding()
     engine.deliver()
@@ -62,7 +68,7 @@ def diagnose_plan(
         engine.feed(key, end)
     return Diagnosis(
         incidents=engine.incidents(), notes=_notes(engine.notes()), gaps=folder.gaps,
-        unreadable=[*folder.unreadable, *broken],
+        unreadable=[*folder.unreadable, *broken], clocks=clocks,
     )  # fmt: skip
 
 

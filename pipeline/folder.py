@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.content_clock.lines import Seen
+from pipeline.core.content_clock.solve import NOTHING, Alignment
 from pipeline.core.dating import Dating, attributes_of
 from pipeline.core.hosts import may_be_one
 from pipeline.core.incidents import rfc3339
@@ -23,7 +24,7 @@ from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
 from pipeline.core.stamps import DAY_NS, date_of
 from pipeline.flight_files import head_of
-from pipeline.folder_clocks import NO_CLOCKS, Clocks, Heard, Listener, clocks_of, dump_marks
+from pipeline.folder_clocks import Heard, Listener, clocks_of, dump_marks
 from pipeline.layouts import KERNEL_NAMES, Layout, host_in, is_tool, layout_of, possible_hosts, words_of
 from pipeline.logfiles import UnreadableFileError, head_lines, tail_lines
 from pipeline.manifest import (
@@ -88,14 +89,14 @@ class NodePlan(Struct, frozen=True, kw_only=True):
 class FolderPlan(Struct, frozen=True, kw_only=True):
     """What a folder is taken to be. `gaps`: files whose kind is not read. `unreadable`: what could not be opened.
 
-    `clocks`: of which nodes the lines themselves show how their clocks go.
+    `clocks`: what the lines themselves show of how the clocks of nodes go.
     """
 
     cluster: str
     nodes: list[NodePlan]
     gaps: list[Gap]
     unreadable: list[Gap]
-    clocks: Clocks
+    clocks: Alignment
 
 
 class _Look(Struct, kw_only=True):
@@ -144,9 +145,8 @@ def plan(paths: Iterable[Path], *, node: str | None = None, workers: Workers | N
     datings = infer((look.times for look in looks), year=manifest.year, zone_s=zone_offset_s(manifest.time_zone))
     jobs = _Jobs.of(looks, manifest, _job_name(paths))
     nodes = _nodes(placed, manifest, folder, datings, jobs)
-    clocks, alone = _clocks(nodes, placed, datings, jobs)
+    clocks = _clocks(nodes, placed, datings, jobs)
     nodes = [msgspec.structs.replace(node, claim=node.claim or clocks.claims.get(node.reporter)) for node in nodes]
-    gaps += alone
     gaps += _without_a_year(looks, datings)
     gaps += _without_effect(manifest, {look.name for look in looks}, {node.reporter for node in nodes})
     return FolderPlan(cluster=manifest.cluster, nodes=nodes, gaps=gaps, unreadable=unreadable, clocks=clocks)
@@ -459,14 +459,12 @@ def _nodes(
     return plans
 
 
-def _clocks(
-    nodes: list[NodePlan], placed: _Placed, datings: dict[str, Dating], jobs: _Jobs
-) -> tuple[Clocks, list[Gap]]:
-    """What the lines of nodes show of their clocks, and whose contradict the others'; nothing beside clocks that were
-    measured: theirs is another timeline.
+def _clocks(nodes: list[NodePlan], placed: _Placed, datings: dict[str, Dating], jobs: _Jobs) -> Alignment:
+    """What the lines of nodes show of their clocks; nothing beside clocks that were measured: theirs is another
+    timeline.
     """
     if any(node.clock_record for node in nodes):
-        return NO_CLOCKS, []
+        return NOTHING
     heard = [
         Heard(
             node=node, source=look.name, job=f"{jobs.job_of(look)}/{look.layout.attempt}", dating=datings[look.name],

@@ -7,8 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pipeline.core.clocks.node import NodeClock
 from pipeline.core.content_clock.lines import MAX_NODES_OF_DUMPS, WORDS, Seen, marks_of, seen_in, seen_in_dump
-from pipeline.core.content_clock.solve import align
+from pipeline.core.content_clock.solve import Alignment, align
 from pipeline.core.dating import NOTHING_SAID, Dating
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine
@@ -16,21 +17,30 @@ from pipeline.core.times import DEFAULT_BOUND_NS
 from pipeline.flight_files import dumps_in
 from pipeline.logfiles import UnreadableFileError
 from schemas import signals
-from schemas.records import ClockClaim, Gap
+from schemas.records import ClockClaim
 
 # One rank of a node tells as much of its clock as all do.
 DUMPS_OF_NODE: Final = 1
 
 
-class Clocks(Struct, frozen=True, kw_only=True):
-    """Claims about clocks of which nothing else is claimed. `nodes`: those whose lines show it, within `bound_ns`."""
+class WallClock(Struct, frozen=True, kw_only=True):
+    """The wall clock of a node whose clocks were recorded: reference minus wall clock at last, None where no beacon
+    tells it, and how far it was stepped last (ns, 0: it was not).
+    """
 
-    claims: dict[str, ClockClaim]
-    nodes: list[str]
-    bound_ns: int
+    node: str
+    offset_ns: int | None
+    stepped_ns: int
 
 
-NO_CLOCKS: Final = Clocks(claims={}, nodes=[], bound_ns=0)
+def wall_clock_of(node: str, clock: NodeClock) -> WallClock:
+    """What was measured of a node's wall clock."""
+    stepped = [boot.wall.stepped_ns for boot in clock.boots if boot.wall.stepped_ns]
+    offset_ns, wall = None, clock.boots[0].wall
+    if wall.last_ns is not None and wall.ahead_ns is not None:
+        found = clock.boots[0].offset(wall.last_ns)
+        offset_ns = None if found is None else found[1].offset_ns - wall.ahead_ns
+    return WallClock(node=node, offset_ns=offset_ns, stepped_ns=stepped[0] if stepped else 0)
 
 
 class Heard(Struct, frozen=True, kw_only=True):
@@ -75,13 +85,8 @@ def dump_marks(files: Iterable[tuple[str, str, Path]]) -> Iterator[Heard]:
                 yield Heard(node=node, source=name, job="", dating=NOTHING_SAID, seen=list(seen_in_dump(dumps[0])))
 
 
-def clocks_of(heard: Iterable[Heard], claims: Mapping[str, ClockClaim | None]) -> tuple[Clocks, list[Gap]]:
-    """What is shown of the clocks of all nodes, by what is claimed of them; and whose lines contradict the others'."""
+def clocks_of(heard: Iterable[Heard], claims: Mapping[str, ClockClaim | None]) -> Alignment:
+    """What is shown of the clocks of all nodes, by what is claimed of them."""
     known = {node: claim for node, claim in claims.items() if claim is not None}
     marks = [mark for one in heard for mark in marks_of(one.seen, one.node, one.source, one.job, one.dating)]
-    found = align(marks, claims, known, DEFAULT_BOUND_NS)
-    gaps = [
-        Gap(source=node, node=node, reason=f"its clock is not aligned with the others by what they log: {why}")
-        for node, why in found.left_out.items()
-    ]
-    return Clocks(claims=found.claims, nodes=found.nodes, bound_ns=found.bound_ns), gaps
+    return align(marks, claims, known, DEFAULT_BOUND_NS)

@@ -8,8 +8,10 @@ import pytest
 
 from pipeline.core.times import at_wall
 from pipeline.diagnose import diagnose
+from pipeline.drill.generate import Options, incident, write
 from pipeline.folder import plan
 from pipeline.replay import Settings, Shipper
+from schemas.records import ClockClaim
 from shippers.config import load
 from tests.bench.content_clocks import KINDS, SECOND, Made, judged
 from tests.test_diagnose_command import run
@@ -86,24 +88,67 @@ def test_a_replay_gets_the_claims_that_the_post_mortem_uses(tmp_path: Path) -> N
         assert load(file).clock.claim == node.claim
 
 
-def test_the_report_says_whose_clocks_are_aligned_and_how_well(tmp_path: Path) -> None:
-    """One line for people."""
-    shown = run(skewed(tmp_path / "logs")).output
+def test_the_report_says_whose_clocks_are_aligned_how_well_and_against_what(tmp_path: Path) -> None:
+    """The clocks are compared with each other: how far all are from UTC is another matter."""
+    page = tmp_path / "page.html"
+    shown = " ".join(run(skewed(tmp_path / "logs"), "--html", page).output.split())
 
-    assert "CLOCKS" in shown
-    assert "3 of 3 nodes aligned by events that they all log" in shown
+    _, _, clocks = shown.partition("CLOCKS ")
+    assert "3 of 3 nodes aligned by events that they all log" in clocks
+    assert "furthest apart: gpu-103 is 4 s ahead of gpu-101, within" in clocks
+    assert "times are relative to each other; how far all of them are from UTC is known to" in clocks
+    assert "[nodes.gpu-101] clock_offset_s" in clocks
+    assert "times are relative to each other" in page.read_text()
+    told = json.loads(run(tmp_path / "logs", "--json").stdout)["clocks"]
+    assert [line.split()[0] for line in told] == ["3", "furthest", "times"]
 
 
-def test_a_clock_that_was_set_is_named_among_what_is_not_known(tmp_path: Path) -> None:
+def test_a_clock_that_was_set_is_said_beside_the_others_once_with_what_to_do(tmp_path: Path) -> None:
     """It keeps the bound of a clock of which nothing is known."""
-    one = made("a clock is set", 0, tmp_path)
+    folder = skewed(tmp_path / "logs")
+    log = folder / "gpu-102" / "rank1.log"
+    lines = log.read_text().splitlines()
+    late = [f"[{_wall(10 + step * 1.3 + 0.3 + 3)}] step {step} | loss 2.31 |" for step in range(30, 60)]
+    log.write_text("\n".join([*lines[:30], *late, *lines[60:]]) + "\n")
 
-    folder = plan([tmp_path])
+    planned = plan([folder])
+    shown = " ".join(run(folder).output.split())
 
-    reasons = {gap.node: gap.reason for gap in folder.gaps}
-    assert "its clock was set while the job ran" in reasons[one.stepped]
-    claim = next(node.claim for node in folder.nodes if node.reporter == one.stepped)
+    said, clocks = shown.split("CLOCKS ")
+    assert "gpu-102: not aligned by what it logs: its clock was set while the job ran. Look into" in clocks
+    assert "its clock was set" not in said
+    claim = next(node.claim for node in planned.nodes if node.reporter == "gpu-102")
     assert claim is None or not claim.knots
+
+
+def test_stated_clocks_that_the_logs_contradict_are_said_and_win(tmp_path: Path) -> None:
+    """Both are stated to be right to a millisecond; their steps are 4 s apart."""
+    folder = skewed(tmp_path / "logs")
+    both = ("gpu-101", "gpu-103")
+    stated = "".join(f"\n[nodes.{node}]\nclock_offset_s = 0\nclock_bound_s = 0.001\n" for node in both)
+    with (folder / "rootrank.toml").open("a") as out:
+        out.write(stated)
+
+    shown = " ".join(run(folder).output.split())
+
+    assert "the stated clocks of gpu-101 and gpu-103 contradict what both log by 4 s" in shown
+    used = [node.claim for node in plan([folder]).nodes if node.reporter in both]
+    assert used == [ClockClaim(offset_ns=0, bound_ns=SECOND // 1000, by="rootrank.toml")] * 2
+
+
+def test_the_report_says_what_was_measured_of_clocks(tmp_path: Path) -> None:
+    """A folder with records of clocks: on how many nodes, whose wall clock was off most, whose was stepped."""
+    one = incident(Options(seed=55, ranks=16, beacons=True, skew_s=5.0))
+    write(one, tmp_path)
+    stepped = {node.name for node in one.story.fleet.nodes if node.clock.steps}
+    assert stepped
+
+    shown = " ".join(run(tmp_path / "logs").output.split())
+
+    _, _, clocks = shown.partition("CLOCKS ")
+    assert f"clocks were measured on {len(one.story.fleet.nodes)} of" in clocks
+    assert "was off most at the end" in clocks
+    assert {node for node in stepped if f"{node} (by " in clocks} == stepped
 
 
 def test_a_stated_clock_is_kept(tmp_path: Path) -> None:

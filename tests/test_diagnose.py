@@ -261,7 +261,7 @@ def test_the_command_exits_3_on_a_path_that_is_not_there() -> None:
 def test_json_goes_to_standard_output_and_nothing_else_does() -> None:
     done = _run("--json", str(CORPUS / "c01_aer_then_xid79_skewed_clocks" / "logs"))
     shape = json.loads(done.stdout)
-    assert set(shape) == {"incidents", "notes", "gaps"}
+    assert set(shape) == {"incidents", "notes", "gaps", "clocks"}
     assert shape["incidents"][0]["class"] == "hardware/gpu_xid_79"
 
 

@@ -61,7 +61,7 @@ def test_an_empty_folder_is_exit_3_and_json_is_still_printed(tmp_path: Path) -> 
     result = run(tmp_path, "--json")
 
     assert result.exit_code == 3
-    assert json.loads(result.stdout) == {"incidents": [], "notes": [], "gaps": []}
+    assert json.loads(result.stdout) == {"incidents": [], "notes": [], "gaps": [], "clocks": []}
     assert f"no log to read in {tmp_path}" in result.stderr
 
 

@@ -1,6 +1,7 @@
 """`rootrank diagnose`."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from pipeline.manifest import ManifestError
 from pipeline.page_file import DEFAULT_PAGE, not_replaceable, with_page_name, write_page
 from pipeline.progress import ReadingProgress
 from pipeline.report import look_of, render_diagnosis, render_html
+from pipeline.report.alignment_words import clock_lines
 from pipeline.report.words import counted, listed, visible
 from pipeline.workers import WorkerLostError, Workers, look_seldom_for_cycles
 
@@ -64,12 +66,13 @@ def diagnose(
         typer.echo(f"rootrank: {visible(missing)}", err=True)
         raise typer.Exit(UNREADABLE)
     folder, diagnosis = _diagnosed(paths, node, processes)
-    _print(diagnosis, _read(folder), _clocks(folder), as_json=as_json, full=full)
+    clocks = _clocks(folder, diagnosis)
+    _print(diagnosis, _read(folder), clocks, as_json=as_json, full=full)
     problems = [f"cannot read {gap.reason}" for gap in diagnosis.unreadable]
     if not folder.nodes and not problems:
         problems.append(f"no log to read in {', '.join(map(str, paths))}")
     if html is not None:
-        problems += _write_page(diagnosis, html, paths, is_read=bool(folder.nodes))
+        problems += _write_page(diagnosis, html, paths, clocks, is_read=bool(folder.nodes))
     for problem in problems:
         typer.echo(f"rootrank: {visible(problem)}", err=True)
     raise typer.Exit(UNREADABLE if problems else FOUND if diagnosis.incidents else 0)
@@ -99,12 +102,15 @@ def _lost(error: WorkerLostError) -> typer.Exit:
     return typer.Exit(UNREADABLE)
 
 
-def _write_page(diagnosis: Diagnosis, file: Path, paths: list[Path], *, is_read: bool) -> list[str]:
+def _write_page(
+    diagnosis: Diagnosis, file: Path, paths: list[Path], clocks: Sequence[str], *, is_read: bool
+) -> list[str]:  # fmt: skip
     """Write the page and say so; what went wrong, if it did."""
     gaps = [*diagnosis.gaps, *diagnosis.unreadable]
     read = listed([visible(str(path)) for path in paths])
     try:
-        write_page(file, render_html(diagnosis.incidents, gaps, diagnosis.notes, read=read, is_read=is_read))
+        page = render_html(diagnosis.incidents, gaps, diagnosis.notes, read=read, is_read=is_read, clocks=clocks)
+        write_page(file, page)
     except OSError as error:
         return [f"cannot write the page to {file}: {error.strerror}; name a file in a folder you may write"]
     typer.echo(f"rootrank: wrote {visible(str(file))}", err=True)
@@ -122,21 +128,16 @@ def _read(folder: FolderPlan) -> str:
     return f"{counted(len(kinds), 'file')} ({counted(kernels, 'kernel log')})" if kinds else ""
 
 
-def _clocks(folder: FolderPlan) -> str:
-    """Of which nodes the clocks are known by what they log; nothing where that is none."""
-    aligned, bound_ms = len(folder.clocks.nodes), folder.clocks.bound_ns / 1e6
+def _clocks(folder: FolderPlan, diagnosis: Diagnosis) -> list[str]:
+    """What is known of the clocks of the nodes."""
     nodes = sum(not node.reporter.startswith("file:") for node in folder.nodes)
-    within = f"{bound_ms:.3g} ms" if bound_ms < 1_000 else f"{bound_ms / 1_000:.2g} s"
-    return (
-        f"{aligned} of {counted(nodes, 'node')} aligned by events that they all log, each within {within}"
-        if aligned
-        else ""
-    )
+    return clock_lines(folder.clocks, diagnosis.clocks, nodes)
 
 
-def _print(diagnosis: Diagnosis, read: str, clocks: str, *, as_json: bool, full: bool) -> None:
+def _print(diagnosis: Diagnosis, read: str, clocks: list[str], *, as_json: bool, full: bool) -> None:
     if as_json:
-        sys.stdout.buffer.write(orjson.dumps(diagnosis.shape(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        shape = diagnosis.shape() | {"clocks": clocks}
+        sys.stdout.buffer.write(orjson.dumps(shape, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         sys.stdout.buffer.flush()
         return
     look = look_of(sys.stdout)

@@ -56,11 +56,13 @@ def style_sheet() -> str:
 
 
 def render_html(
-    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[Note], *, read: str = "", is_read: bool = True
-) -> str:
+    incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[Note], *, read: str = "", is_read: bool = True,
+    clocks: Sequence[str] = (),
+) -> str:  # fmt: skip
     """A page that needs nothing else: no script, no other file, and a policy that forbids both.
 
-    `read`: what was diagnosed, in the reader's words; `is_read`: whether anything of it was a log.
+    `read`: what was diagnosed, in the reader's words; `is_read`: whether anything of it was a log; `clocks`: what is
+    known of them.
     """
     style = style_sheet()
     policy = f"default-src 'none'; style-src 'sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
@@ -82,7 +84,7 @@ def render_html(
             "main",
             _overview(incidents, notes, is_read),
             *_articles(incidents),
-            *_remarks(gaps, notes),
+            *_remarks(gaps, notes, clocks),
             class_="page",
             id="main",
         ),
@@ -131,10 +133,11 @@ def _articles(incidents: Sequence[Incident]) -> list[Html]:
     return [render_article(i, lambda name: _anchor(name) if name in here else None) for i in incidents]
 
 
-def _remarks(gaps: Sequence[Gap], notes: Sequence[Note]) -> list[Html]:
+def _remarks(gaps: Sequence[Gap], notes: Sequence[Note], clocks: Sequence[str]) -> list[Html]:
     parts = (
         ("Seen, and not an incident", [_note(note) for note in notes[:_REMARKS]], len(notes)),
         ("Not read or lost", [tag("li", words.gap_line(gap)) for gap in gaps[:_REMARKS]], len(gaps)),
+        ("Clocks", [tag("li", line) for line in clocks[:_REMARKS]], len(clocks)),
     )
     return [
         tag("section", tag("h2", title), tag("ul", *items, _more(count - len(items))), class_="remarks")

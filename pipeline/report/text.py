@@ -45,7 +45,7 @@ def render_table(incidents: Sequence[Incident], *, width: int = 80, color: bool 
 
 def render_diagnosis(
     incidents: Sequence[Incident], gaps: Sequence[Gap], notes: Sequence[str], *, read: str = "", is_read: bool = True,
-    clocks: str = "", full: bool = False, width: int = 80, color: bool = False,
+    clocks: Sequence[str] = (), full: bool = False, width: int = 80, color: bool = False,
 ) -> str:  # fmt: skip
     """Everything that `diagnose` found: incidents, then notes, then what could not be read. `read`: in how much;
     `is_read`: whether in anything at all. `clocks`: what is known of them. `full`: with all steps of long chains.
@@ -63,7 +63,7 @@ def render_diagnosis(
         blocks.append(Text(said, style="bold"))
     blocks += _section("NOTES", [words.visible(note) for note in notes])
     blocks += _section("NOT READ OR LOST", [words.gap_line(gap) for gap in gaps])
-    blocks += _section("CLOCKS", [clocks] if clocks else [])
+    blocks += _section("CLOCKS", clocks)
     return _printed(blocks, width, color)
 
 

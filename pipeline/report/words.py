@@ -368,7 +368,7 @@ def gap_line(gap: Gap) -> str:
         lost.append(counted(gap.lost_lines, "line"))
     if gap.lost_bytes is not None:
         lost.append(counted(gap.lost_bytes, "byte"))
-    at = f" on {short(gap.node)}" if gap.node else ""
+    at = f" on {short(gap.node)}" if gap.node and gap.node != gap.source else ""
     amount = f" ({', '.join(lost)} lost)" if lost else ""
     return f"{short(gap.source)}{at}: {shortened(gap.reason)}{amount}"
 

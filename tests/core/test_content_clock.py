@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.core.content_clock.bounds import FAR, close, most_late, radii
 from pipeline.core.content_clock.meetings import Mark, MarkKind
-from pipeline.core.content_clock.solve import CONTENT, Alignment, align
+from pipeline.core.content_clock.solve import CONTENT, ONE_SET, SET, SET_OR_LATER, Alignment, align
 from pipeline.core.times import DEFAULT_BOUND_NS, at_wall
 from schemas.records import ClockClaim
 
@@ -112,6 +112,104 @@ def test_a_clock_that_is_set_is_left_out_and_said(node: str, resolution_ns: int)
     assert list(found.left_out) == [node]
     assert found.nodes == list(rest)
     assert all(_worst(found, rest, T0 + second * SECOND)[0] <= 0 for second in (0, 99, 101, 199))
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_of_two_the_one_that_leaves_its_own_cadence_was_set(node: str) -> None:
+    """The steps of the other go on as they did."""
+    found = align(_steps(Random(node), nodes="ab", set_=node), "ab", {}, DEFAULT_BOUND_NS)
+
+    assert found.left_out == {node: SET}
+    assert found.claims == {}
+
+
+def _slow(r: Random, count: int, nodes: str, late: str, late_ns: int, *, pace_ns: int = SECOND) -> list[Mark]:
+    """Steps of which one node prints those of the second half later; some steps take longer where `pace_ns` is long."""
+    marks, at_ns = [], T0
+    for number in range(count):
+        at_ns += pace_ns + (r.randrange(4 * pace_ns) if pace_ns > SECOND and r.random() < 0.4 else r.randrange(9 * MS))
+        for node in nodes:
+            more_ns = late_ns if node == late and number >= count // 2 else 0
+            marks.append(_mark(node, at_ns + r.randrange(2 * MS) + more_ns, number, follows=number % 2 == 0))
+    return marks
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_of_two_without_a_regular_cadence_nobody_tells_which_clock_was_set(node: str) -> None:
+    """Both are left out, and neither is accused."""
+    found = align(_slow(Random(1), 200, "ab", node, 6 * SECOND, pace_ns=2 * SECOND), "ab", {}, DEFAULT_BOUND_NS)
+
+    assert found.left_out == {"a": ONE_SET, "b": ONE_SET}
+    assert found.claims == {}
+
+
+def _outside(found: Alignment, nodes: str, at_ns: int, moved: dict[str, int]) -> int:
+    """By how much the worst pair is outside its bounds where clocks were set ahead by so much before (negative: in)."""
+    shown = {node: at_ns - OFFSETS[node] + moved.get(node, 0) for node in nodes}
+    known = {node: at_wall(found.claims[node], shown[node]) for node in nodes}
+    return max(
+        abs((known[i][0] - known[j][0]) - (shown[j] - shown[i])) - known[i][1] - known[j][1]
+        for i, j in combinations(nodes, 2)
+    )
+
+
+@pytest.mark.parametrize("nodes", ["ab", "abc"])
+@pytest.mark.parametrize("late_ms", [50, 200, 700, -300])
+def test_who_prints_later_from_some_step_on_is_kept_with_bounds_that_are_true_either_way(
+    nodes: str, late_ms: int
+) -> None:
+    """It was slower, or its clock was set: nothing in the logs tells which, so both are within the bounds."""
+    for seed, late in enumerate(nodes * 4):
+        count = 60 + 31 * seed
+        found = align(_slow(Random(seed), count, nodes, late, late_ms * MS), nodes, {}, DEFAULT_BOUND_NS)
+
+        assert found.left_out == {}
+        assert found.nodes == list(nodes)
+        assert late in found.moved[0].nodes
+        for at_ns in range(T0, T0 + count * SECOND, 5 * SECOND):
+            assert _outside(found, nodes, at_ns, {}) <= 0
+            is_moved = at_ns > T0 + (count // 2) * SECOND * 1.01
+            assert _outside(found, nodes, at_ns, {late: late_ms * MS} if is_moved else {}) <= 0
+            assert max(at_wall(found.claims[node], at_ns - OFFSETS[node])[1] for node in nodes) < 1.5 * SECOND
+
+
+def test_a_change_that_a_slow_rank_may_show_is_not_told_as_a_set_clock_however_large_it_is() -> None:
+    """With steps of ten seconds a rank may be four later: too much to tell anything of its clock."""
+    marks = _slow(Random(2), 100, "abc", "b", 4 * SECOND, pace_ns=10 * SECOND)
+
+    assert align(marks, "abc", {}, DEFAULT_BOUND_NS).left_out == {"b": SET_OR_LATER}
+
+
+@pytest.mark.parametrize("others", ["", "c"])
+def test_claims_that_the_logs_contradict_are_said_and_win(others: str) -> None:
+    """What is stated of one is 4 s wrong: it contradicts each other one of which something is stated."""
+    claims = {
+        node: ClockClaim(offset_ns=OFFSETS[node] + (4 * SECOND if node == "b" else 0), bound_ns=MS, by="rootrank.toml")
+        for node in "abc".replace(others, "") or "abc"
+    }
+
+    found = align(_steps(Random(1)), "abc", claims, DEFAULT_BOUND_NS)
+
+    pairs = {frozenset((denied.one, denied.other)) for denied in found.denied}
+    assert pairs == {frozenset(pair) for pair in (["ab"] if others else ["ab", "bc"])}
+    assert all(denied.ns == pytest.approx(4 * SECOND, abs=20 * MS) for denied in found.denied)
+    assert not found.claims.keys() & claims.keys()
+
+
+def test_claims_that_fit_the_logs_are_not_doubted() -> None:
+    """What is stated within a millisecond of the truth."""
+    claims = {node: ClockClaim(offset_ns=OFFSETS[node], bound_ns=MS, by="rootrank.toml") for node in "abc"}
+
+    assert align(_steps(Random(1)), "abc", claims, DEFAULT_BOUND_NS).denied == []
+
+
+def test_how_far_apart_clocks_are_at_most_is_known() -> None:
+    """b is 1.4 s ahead, c is 0.9 s behind."""
+    widest = align(_steps(Random(1)), "abc", {}, DEFAULT_BOUND_NS).widest
+
+    assert widest is not None
+    assert (widest.ahead, widest.behind) == ("b", "c")
+    assert abs(widest.ns - 2_300 * MS) <= widest.within_ns < 20 * MS
 
 
 def test_those_who_print_whenever_they_like_are_not_bound() -> None:

@@ -58,8 +58,12 @@ def most_late(count: int) -> int:
     return count
 
 
-def bounds_of(round_: Round, nodes: list[str], rates: Rates, among: set[int] | None = None) -> Bounds:
-    """What the meetings of a round say of each pair; of pairs with one of `among` where that is given."""
+def bounds_of(
+    round_: Round, nodes: list[str], rates: Rates, wider: Mapping[str, int], among: set[int] | None = None
+) -> Bounds:
+    """What the meetings of a round say of each pair; of pairs with one of `among` where that is given. `wider`: by how
+    much the lines of a node may be further off than others.
+    """
     bounds = [[0 if i == j else FAR for j in range(len(nodes))] for i in range(len(nodes))]
     shown = [
         [_shown(m.together.get(node), m, round_.at_ns, rates.get(node)) for m in round_.together] for node in nodes
@@ -68,7 +72,8 @@ def bounds_of(round_: Round, nodes: list[str], rates: Rates, among: set[int] | N
     for i in range(len(nodes)):
         for j in range(i):
             if among is None or i in among or j in among:
-                bounds[i][j], bounds[j][i] = _pair(shown[i], shown[j], slack_ns)
+                more_ns = wider.get(nodes[i], 0) + wider.get(nodes[j], 0)
+                bounds[i][j], bounds[j][i] = _pair(shown[i], shown[j], slack_ns + more_ns)
     numbers = {node: number for number, node in enumerate(nodes)}
     for meeting in round_.limits:
         _limit(bounds, meeting, round_.at_ns, numbers, among)
@@ -151,10 +156,11 @@ def radii(bounds: Bounds, middles: list[int]) -> list[int]:
     """
     size = len(bounds)
     return [
-        -(-max((_off(bounds, middles, i, j) for j in range(size) if j != i), default=0) // 2) for i in range(size)
+        -(-max((off(bounds, middles, i, j) for j in range(size) if j != i), default=0) // 2) for i in range(size)
     ]  # fmt: skip
 
 
-def _off(bounds: Bounds, middles: list[int], i: int, j: int) -> int:
+def off(bounds: Bounds, middles: list[int], i: int, j: int) -> int:
+    """How far the difference of two may be from that of their middles."""
     apart = middles[i] - middles[j]
     return max(bounds[i][j] - apart, bounds[j][i] + apart)

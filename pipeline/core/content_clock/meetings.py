@@ -49,10 +49,14 @@ class Mark(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Meeting(Struct, kw_only=True):
-    """One event: what each node's clock showed, as (from, to) in ns; `at_ns` is when, by about any of these clocks."""
+    """One event: what each node's clock showed, as (from, to) in ns; `at_ns` is when, by about any of these clocks.
+
+    `pace_ns`: how long a step takes, 0 where that is not known.
+    """
 
     at_ns: int = 0
     slack_ns: int = 0
+    pace_ns: int = 0
     together: dict[str, tuple[int, int]] = field(default_factory=dict)
     enter: dict[str, int] = field(default_factory=dict)
     leave: dict[str, int] = field(default_factory=dict)
@@ -74,11 +78,12 @@ class Round(Struct, frozen=True, kw_only=True):
 def meetings_of(marks: Iterable[Mark]) -> list[Meeting]:
     """The events that lines of two nodes or more tell of, by time."""
     marks = _unbuffered(list(marks))
-    speakers, slacks = _speakers(marks), _slacks(marks)
+    speakers, (paces, slacks) = _speakers(marks), _paces(marks)
     found: dict[tuple[str, str], Meeting] = {}
     twice: set[tuple[str, str, str]] = set()
     for mark in marks:
-        meeting = found.setdefault((mark.series, mark.number), Meeting(slack_ns=slacks[mark.series]))
+        new = Meeting(slack_ns=slacks[mark.series], pace_ns=paces.get(mark.series, 0))
+        meeting = found.setdefault((mark.series, mark.number), new)
         node, until_ns = mark.node, mark.wall_ns + mark.resolution_ns
         if mark.kind == "enter":
             meeting.enter[node] = max(mark.wall_ns, meeting.enter.get(node, mark.wall_ns))
@@ -140,24 +145,29 @@ def _speakers(marks: Iterable[Mark]) -> dict[tuple[str, str], str]:
     return {(series, node): source for series, node, source in ordered}
 
 
-def _slacks(marks: Iterable[Mark]) -> dict[str, int]:
-    """How far apart the lines of one event are printed, by series: some emitters print at the end of a collective."""
-    times: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    slacks: dict[str, int] = {}
+def _paces(marks: list[Mark]) -> tuple[dict[str, int], dict[str, int]]:
+    """By series how long a step takes, and how far apart the lines of one event are printed: some emitters print at the
+    end of a collective.
+    """
+    times: dict[tuple[str, str, bool], list[tuple[int, int]]] = {}
     for mark in marks:
-        slacks.setdefault(mark.series, SLACK_NS)
-        if mark.kind == "together" and not mark.follows and mark.number.isdigit():
-            times.setdefault((mark.series, mark.source), []).append((int(mark.number), mark.wall_ns))
-    for (series, _), shown in times.items():
+        if mark.kind == "together" and mark.number.isdigit():
+            times.setdefault((mark.series, mark.source, mark.follows), []).append((int(mark.number), mark.wall_ns))
+    paces: dict[str, int] = {}
+    slacks = {mark.series: SLACK_NS for mark in marks}
+    for (series, _, follows), shown in times.items():
         shown.sort()
-        paces = [
+        found = [
             (ns - before_ns) // (step - before)
             for (before, before_ns), (step, ns) in itertools.pairwise(shown)
             if step > before and ns >= before_ns
         ]
-        if paces:
-            slacks[series] = max(slacks[series], SLACK_NS + round(median_low(paces) * STEP_SHARE))
-    return slacks
+        if found:
+            pace_ns = median_low(found)
+            paces[series] = max(paces.get(series, 0), pace_ns)
+            if not follows:
+                slacks[series] = max(slacks[series], SLACK_NS + round(pace_ns * STEP_SHARE))
+    return paces, slacks
 
 
 def rounds_of(meetings: list[Meeting], at_most: int) -> list[Round]:

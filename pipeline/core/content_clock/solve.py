@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from statistics import median_low
 from typing import Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
 from pipeline.core.content_clock.bounds import (
     FAR,
@@ -23,10 +24,11 @@ from pipeline.core.content_clock.bounds import (
     close,
     contradicted,
     drift_ns,
+    off,
     radii,
 )
 from pipeline.core.content_clock.meetings import SLACK_NS, Mark, Meeting, counts_of, meetings_of, rounds_of, timed_by
-from pipeline.core.content_clock.stepped import stepped
+from pipeline.core.content_clock.stepped import Change, changes
 from pipeline.core.times import PAIR_PPM
 from schemas.records import ClockClaim
 
@@ -48,13 +50,39 @@ LEAST_ROUNDS: Final = 3
 NEAR_ROUNDS: Final = 8
 # The clock of the hub is the timeline.
 STILL: Final = Rate(ppb=0, off_ppb=0)
+# A rank that is slower is later by less than about a step: the others wait for it.
+LATER_STEPS: Final = 1.25
+# Lines that may be later by more than this tell too little of a clock.
+MOST_LATER_NS: Final = 3_000_000_000
 SET: Final = "its clock was set while the job ran"
+SET_OR_LATER: Final = "its clock was set while the job ran, or it printed later than before from then on"
+ONE_SET: Final = "the clock of one of the two was set while the job ran, and nothing shows which"
+ODD: Final = "what it logs together with others does not fit any one offset of its clock"
+ONE_ODD: Final = "what the two log together does not fit any one offset of their clocks"
+
+
+class Widest(Struct, frozen=True, kw_only=True):
+    """The two clocks that are furthest apart of those that are aligned: by `ns`, within `within_ns`."""
+
+    ahead: str
+    behind: str
+    ns: int
+    within_ns: int
+
+
+class Denied(Struct, frozen=True, kw_only=True):
+    """Two claims about clocks that what both nodes log contradicts by `ns`."""
+
+    one: str
+    other: str
+    ns: int
 
 
 class Alignment(Struct, frozen=True, kw_only=True):
     """What the logs say of clocks. `nodes`: those with a claim from content; `bound_ns`: within what each of them is
     known at its best moment; `others_bound_ns`: within what clocks of which nothing is known are right, 0 where that
-    is as ever; `left_out`: who contradicts the others, and why.
+    is as ever; `left_out`: who contradicts the others, and why; `moved`: whose lines come later than before, and are
+    given bounds that are wider by that.
     """
 
     claims: dict[str, ClockClaim]
@@ -62,9 +90,48 @@ class Alignment(Struct, frozen=True, kw_only=True):
     bound_ns: int
     others_bound_ns: int
     left_out: dict[str, str]
+    moved: list[Change] = []
+    widest: Widest | None = None
+    denied: list[Denied] = []
 
 
 NOTHING: Final = Alignment(claims={}, nodes=[], bound_ns=0, others_bound_ns=0, left_out={})
+
+
+class _Odd(Struct, kw_only=True):
+    """Who does not go with the others: left out and why, or kept with bounds that are wider by so much (ns)."""
+
+    left_out: dict[str, str] = field(default_factory=dict)
+    wider: dict[str, int] = field(default_factory=dict)
+    moved: list[Change] = field(default_factory=list)
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether so many contradict each other that nothing can be concluded."""
+        return len(self.left_out) > MOST_LEFT_OUT
+
+    def note(self, change: Change, meetings: list[Meeting]) -> None:
+        """Lines of one of some nodes come later than before: a clock was set, or the rank is slower."""
+        pace_ns = _pace_ns(meetings)
+        slack_ns = max((meeting.slack_ns for meeting in meetings), default=0)
+        may_be_later = abs(change.ns) <= LATER_STEPS * pace_ns
+        if may_be_later and change.spread_ns + slack_ns <= MOST_LATER_NS:
+            self.moved.append(change)
+            self.wider[change.nodes[-1]] = change.spread_ns
+        else:
+            why = ONE_SET if len(change.nodes) > 1 else SET_OR_LATER if may_be_later else SET
+            self.left_out.update(dict.fromkeys(change.nodes, why))
+
+    def nothing(self) -> Alignment:
+        """What is left to say where nothing is aligned."""
+        return Alignment(claims={}, nodes=[], bound_ns=0, others_bound_ns=0, left_out=self.left_out)
+
+
+def _pace_ns(meetings: list[Meeting]) -> int:
+    """How long a step takes; where no line says which step it is of, the time from line to line."""
+    shown = [meeting for meeting in meetings if len(meeting.together) > 1]
+    paces = [meeting.pace_ns for meeting in shown if meeting.pace_ns]
+    return median_low(paces or [after.at_ns - before.at_ns for before, after in itertools.pairwise(shown)] or [0])
 
 
 class _Found(Struct, frozen=True, kw_only=True):
@@ -75,9 +142,12 @@ class _Found(Struct, frozen=True, kw_only=True):
     middles: dict[str, list[int]]
     radii: dict[str, list[int]]
     bounds: list[Bounds]
+    wider: frozenset[str]
 
     def is_steady(self, node: str) -> bool:
         """Whether the clock of a node ran straight against the hub's from round to round."""
+        if node in self.wider:
+            return False
         at, middles, radii_ns = self.rounds, self.middles[node], self.radii[node]
         least_ns = min(radii_ns)
         for before, here, after in zip(range(len(at)), range(1, len(at)), range(2, len(at)), strict=False):
@@ -115,68 +185,71 @@ class _Found(Struct, frozen=True, kw_only=True):
 def align(marks: Iterable[Mark], nodes: Iterable[str], claims: Mapping[str, ClockClaim], default_ns: int) -> Alignment:
     """Claims for nodes of which nothing is claimed. `default_ns`: within what their clocks are taken to be right."""
     meetings, nodes = meetings_of(marks), set(nodes)
-    if all(node in claims for node in nodes):
-        return NOTHING
-    left_out: dict[str, str] = {}
+    odd = _Odd()
     for _ in range(MOST_LEFT_OUT + 1):
-        found = _found(meetings, left_out)
+        found = _found(meetings, odd)
         if found is None:
             break
+        denied = _denied(found, claims)
+        if all(node in claims for node in nodes):
+            return msgspec.structs.replace(NOTHING, denied=denied)
         wrong = _wrong(found, default_ns)
         if not wrong:
-            return _claimed(found, nodes, claims, default_ns, left_out)
-        left_out.update(wrong)
-        if len(left_out) > MOST_LEFT_OUT:
+            made = _claimed(found, nodes, claims, default_ns, odd)
+            return msgspec.structs.replace(made, denied=denied)
+        odd.left_out.update(wrong)
+        if odd.is_too_much:
             break
-    return Alignment(claims={}, nodes=[], bound_ns=0, others_bound_ns=0, left_out=left_out)
+    return odd.nothing() if not all(node in claims for node in nodes) else NOTHING
 
 
-def _found(meetings: list[Meeting], left_out: dict[str, str]) -> _Found | None:
+def _found(meetings: list[Meeting], odd: _Odd) -> _Found | None:
     """Offsets of the nodes that are bound to each other at most moments, relative to one of them."""
     rates: dict[int, dict[str, Rate]] = {}
     for _ in range(PASSES):
-        found = _once(meetings, left_out, rates, with_hub_only=True)
+        found = _once(meetings, odd, rates, with_hub_only=True)
         if found is None:
             return None
         rates = found.rates()
         if not rates:
             break
-    return _once(meetings, left_out, rates, with_hub_only=False)
+    return _once(meetings, odd, rates, with_hub_only=False)
 
 
-def _once(
-    meetings: list[Meeting], left_out: dict[str, str], rates: Mapping[int, Rates], *, with_hub_only: bool
-) -> _Found | None:
+def _once(meetings: list[Meeting], odd: _Odd, rates: Mapping[int, Rates], *, with_hub_only: bool) -> _Found | None:
     while True:
-        counts = {node: count for node, count in counts_of(meetings).items() if node not in left_out}
+        counts = {node: count for node, count in counts_of(meetings).items() if node not in odd.left_out}
         if len(counts) < 2:
             return None
         names = sorted(counts)
-        hub = min(names, key=lambda node: (-counts[node], node))
+        hub = min(names, key=lambda node: (node in odd.wider, -counts[node], node))
         among = {names.index(hub)} if with_hub_only or len(names) > ALL_PAIRS else None
         most = max(2, min(MOST_ROUNDS, WORK // len(names) ** 3))
-        compared: list[tuple[int, Bounds]] = []
-        worst: Counter[str] = Counter()
         meetings = timed_by(meetings, hub)
-        if not rates and (found := [node for node in stepped(meetings, hub) if node not in left_out]):
-            left_out.update(dict.fromkeys(found, SET))
-            if len(left_out) > MOST_LEFT_OUT:
+        if not rates and (moved := changes(meetings, hub, [node for node in names if node not in odd.wider])):
+            for change in moved:
+                odd.note(change, meetings)
+            if odd.is_too_much:
                 return None
             continue
+        compared: list[tuple[int, Bounds]] = []
+        worst: Counter[str] = Counter()
         for round_ in rounds_of(meetings, most):
-            bounds = bounds_of(round_, names, rates.get(round_.at_ns, {}), among)
+            bounds = bounds_of(round_, names, rates.get(round_.at_ns, {}), odd.wider, among)
             wrong = contradicted(bounds)
             if wrong:
                 worst[names[wrong[0]]] += 1
             elif among is not None or close(bounds):
                 compared.append((round_.at_ns, bounds))
-        if not worst or len(left_out) > MOST_LEFT_OUT:
-            return _joined(names, names.index(hub), compared, among is not None)
+        if not worst or odd.is_too_much:
+            return _joined(names, names.index(hub), compared, odd, is_star=among is not None)
         node = min(worst, key=lambda name: (-worst[name], name))
-        left_out[node] = "what it logs together with others does not fit any one offset of its clock"
+        odd.left_out |= dict.fromkeys(names, ONE_ODD) if len(names) == 2 else {node: ODD}
 
 
-def _joined(names: list[str], hub: int, compared: list[tuple[int, Bounds]], is_star: bool) -> _Found | None:
+def _joined(
+    names: list[str], hub: int, compared: list[tuple[int, Bounds]], odd: _Odd, *, is_star: bool
+) -> _Found | None:
     """What is known of the same nodes at several moments."""
     known = [(at_ns, bounds, _near(bounds, hub)) for at_ns, bounds in compared]
     times = Counter(i for _, _, near in known for i in near)
@@ -187,8 +260,9 @@ def _joined(names: list[str], hub: int, compared: list[tuple[int, Bounds]], is_s
         return None
     kept = sorted(members)
     found = _Found(
-        hub=names[hub], rounds=[], middles={names[i]: [] for i in kept}, radii={names[i]: [] for i in kept}, bounds=[]
-    )
+        hub=names[hub], rounds=[], middles={names[i]: [] for i in kept}, radii={names[i]: [] for i in kept}, bounds=[],
+        wider=frozenset(odd.wider),
+    )  # fmt: skip
     for at_ns, bounds, near in known:
         if members <= near:
             part = [[bounds[i][j] for j in kept] for i in kept]
@@ -221,29 +295,58 @@ def _wrong(found: _Found, default_ns: int) -> dict[str, str]:
             may_ns = drift_ns(found.rounds[number] - found.rounds[number - 1]) + half[number] + half[number - 1]
             if abs(middles[number] - middles[number - 1]) > may_ns:
                 set_.add(node)
+    if set_ and len(found.middles) == 2:
+        return dict.fromkeys(found.middles, ONE_SET)
     if set_:
-        return dict.fromkeys([found.hub] if 2 * len(set_) >= len(found.middles) > 2 else sorted(set_), SET)
+        return dict.fromkeys([found.hub] if 2 * len(set_) >= len(found.middles) else sorted(set_), SET)
     usual = median_low(middles[-1] for middles in found.middles.values())
     far = {node for node, middles in found.middles.items() if abs(middles[-1] - usual) > 2 * default_ns}
     return dict.fromkeys(sorted(far), f"its clock seems to be more than {2 * default_ns // 10**9} s off the others'")
 
 
-def _claimed(
-    found: _Found, nodes: set[str], claims: Mapping[str, ClockClaim], default_ns: int, left_out: dict[str, str]
-) -> Alignment:
+def _denied(found: _Found, claims: Mapping[str, ClockClaim]) -> list[Denied]:
+    """Claims of two nodes that are further apart than what both log allows, the worst first."""
+    stated = [(i, name, claims[name]) for i, name in enumerate(found.middles) if name in claims]
+    worst: list[Denied] = []
+    for (i, one, a), (j, other, b) in itertools.combinations(stated, 2):
+        apart_ns, may_ns, off_ns = a.offset_ns - b.offset_ns, a.bound_ns + b.bound_ns, 0
+        for number, bounds in enumerate(found.bounds):
+            if apart_ns - may_ns > bounds[i][j] or -apart_ns - may_ns > bounds[j][i]:
+                off_ns = max(off_ns, abs(apart_ns - found.middles[one][number] + found.middles[other][number]))
+        if off_ns:
+            worst.append(Denied(one=one, other=other, ns=off_ns))
+    return sorted(worst, key=lambda denied: -denied.ns)
+
+
+def _widest(found: _Found) -> Widest:
+    """The clocks that are furthest apart at the last round."""
+    last = {node: middles[-1] for node, middles in found.middles.items()}
+    ahead, behind = min(last, key=last.__getitem__), max(last, key=last.__getitem__)
+    i, j = (list(last).index(node) for node in (ahead, behind))
+    apart_ns = last[behind] - last[ahead]
+    off_ns = off(found.bounds[-1], list(last.values()), i, j) if i != j else 0
+    return Widest(
+        ahead=ahead, behind=behind, ns=apart_ns, within_ns=min(off_ns, found.radii[ahead][-1] + found.radii[behind][-1])
+    )
+
+
+def _claimed(found: _Found, nodes: set[str], claims: Mapping[str, ClockClaim], default_ns: int, odd: _Odd) -> Alignment:
     if any(node in claims for node in found.middles):
         made, others_ns = _by_claims(found, claims, default_ns), 0
     else:
         outside = [node for node in nodes if node not in found.middles and node not in claims]
         if any(node in claims for node in nodes) or len(outside) > len(found.middles):
             # Two timelines, or less gained than lost.
-            return Alignment(claims={}, nodes=[], bound_ns=0, others_bound_ns=0, left_out=left_out)
+            return odd.nothing()
         made, others_ns = _by_themselves(found, default_ns)
         wide = ClockClaim(offset_ns=0, bound_ns=others_ns, by=DEFAULT, others_bound_ns=others_ns)
         made |= dict.fromkeys(outside, wide) if made else {}
     aligned = sorted(node for node, claim in made.items() if claim.by == CONTENT)
     bound_ns = max((min(knot[2] for knot in made[node].knots) for node in aligned), default=0)
-    return Alignment(claims=made, nodes=aligned, bound_ns=bound_ns, others_bound_ns=others_ns, left_out=left_out)
+    return Alignment(
+        claims=made, nodes=aligned, bound_ns=bound_ns, others_bound_ns=others_ns, left_out=odd.left_out,
+        moved=odd.moved if aligned else [], widest=_widest(found) if aligned else None,
+    )  # fmt: skip
 
 
 def _by_themselves(found: _Found, default_ns: int) -> tuple[dict[str, ClockClaim], int]:
