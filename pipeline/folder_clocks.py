@@ -1,6 +1,6 @@
 """What the files of a folder show of the clocks of its nodes: `pipeline/core/content_clock`, over what is looked at."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from pipeline.core.clocks.node import NodeClock
 from pipeline.core.content_clock.lines import MAX_NODES_OF_DUMPS, WORDS, Seen, marks_of, seen_in, seen_in_dump
-from pipeline.core.content_clock.solve import Alignment, align
+from pipeline.core.content_clock.meetings import Mark
+from pipeline.core.content_clock.solve import Alignment, align, combined
 from pipeline.core.dating import NOTHING_SAID, Dating
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine
@@ -86,7 +87,28 @@ def dump_marks(files: Iterable[tuple[str, str, Path]]) -> Iterator[Heard]:
 
 
 def clocks_of(heard: Iterable[Heard], claims: Mapping[str, ClockClaim | None]) -> Alignment:
-    """What is shown of the clocks of all nodes, by what is claimed of them."""
+    """What is shown of the clocks of all nodes, by what is claimed of them: of jobs that share no node, job by job."""
+    heard = list(heard)
     known = {node: claim for node, claim in claims.items() if claim is not None}
-    marks = [mark for one in heard for mark in marks_of(one.seen, one.node, one.source, one.job, one.dating)]
-    return align(marks, claims, known, DEFAULT_BOUND_NS)
+    groups = _groups(heard)
+    if known or len(groups) < 2:
+        return align(_marks(heard), claims, known, DEFAULT_BOUND_NS)
+    found = [align(_marks(one for one in heard if one.node in nodes), nodes, {}, DEFAULT_BOUND_NS) for nodes in groups]
+    return combined(found, claims)
+
+
+def _marks(heard: Iterable[Heard]) -> list[Mark]:
+    return [mark for one in heard for mark in marks_of(one.seen, one.node, one.source, one.job, one.dating)]
+
+
+def _groups(heard: Iterable[Heard]) -> list[set[str]]:
+    """The nodes of jobs, those of jobs that share a node together."""
+    by_job: dict[str, set[str]] = defaultdict(set)
+    for one in heard:
+        if one.job:
+            by_job[one.job].add(one.node)
+    groups: list[set[str]] = []
+    for nodes in by_job.values():
+        apart = [group for group in groups if not group & nodes]
+        groups = [*apart, nodes.union(*(group for group in groups if group & nodes))]
+    return groups

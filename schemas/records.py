@@ -62,7 +62,8 @@ class ClockClaim(Part, frozen=True, kw_only=True):
 
     `knots` say it more sharply near some moments: (wall_ns, offset_ns, bound_ns, astray_ns) each, by wall_ns; between
     one and the next offset and bound run straight, give or take astray_ns. `others_bound_ns`: this reference is no true
-    time, and clocks of which nothing is claimed are within so much of it.
+    time, and clocks of which nothing is claimed are within so much of it. `timeline` tells several such apart (0: there
+    is one); events have it, negative, for their reference broker.
     """
 
     offset_ns: int
@@ -70,6 +71,7 @@ class ClockClaim(Part, frozen=True, kw_only=True):
     by: str
     knots: list[tuple[int, int, int, int]] = []
     others_bound_ns: int = 0
+    timeline: int = 0
 
 
 class ClockSample(Part, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from pipeline.core.times import at_wall
+from pipeline.core.times import DEFAULT_BOUND_NS, at_wall
 from pipeline.diagnose import diagnose
 from pipeline.drill.generate import Options, incident, write
 from pipeline.folder import plan
@@ -176,3 +176,25 @@ def test_broken_dumps_say_nothing_of_clocks(tmp_path: Path) -> None:
         )
 
     assert plan([tmp_path]).clocks.nodes == []
+
+
+def test_jobs_that_share_no_node_have_timelines_of_their_own(tmp_path: Path) -> None:
+    for job, seed, prefix in (("job_50010", 0, "gpu-"), ("job_60020", 4, "ib-")):
+        one = KINDS["torchtitan, 1 ms stamps"](Random(f"content-clocks/{seed}"))
+        for name, lines in one.files.items():
+            file = tmp_path / job / name.replace("gpu-", prefix)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("\n".join(lines).replace("gpu-", prefix) + "\n")
+    alone = tmp_path / "job_70030" / "moss-1"
+    alone.mkdir(parents=True)
+    (alone / "rank0.log").write_text("2026-03-04 05:06:07 moss-1 trainer: nothing to tell\n" * 3)
+
+    found = plan([tmp_path]).clocks
+
+    timelines = {
+        prefix: {c.timeline for n, c in found.claims.items() if n.startswith(prefix)} for prefix in ("gpu", "ib")
+    }
+    assert sorted(timelines.values(), key=min) == [{1}, {2}]
+    others = [claim for claim in found.claims.values() if claim.timeline == 0]
+    assert all(claim.bound_ns == found.others_bound_ns > DEFAULT_BOUND_NS for claim in others)
+    assert all(claim.others_bound_ns == found.others_bound_ns for claim in found.claims.values())

@@ -8,6 +8,9 @@ from schemas.vocabulary import EdgeOrder, Order
 
 # Times by two brokers compare only as far as their clocks agree: as far as clocks do of which nothing is claimed.
 BROKERS_APART_NS: Final = 5_000_000_000
+# Of two groups of nodes that were aligned by what each logs, neither timeline is true time: each is that far off it,
+# and a little more where clocks of a group hardly allow it.
+TIMELINES_APART_NS: Final = 3 * BROKERS_APART_NS
 # A process ends after the kernel has killed it.
 _KILL: Final = "host.oom.kill"
 _ENDS: Final = frozenset(
@@ -56,7 +59,7 @@ def order(a: Stamped, b: Stamped) -> Order:
         if b_end_ns < a_ns:
             return "after"
     else:
-        apart_ns = 0 if _by_one_broker(a, b) else BROKERS_APART_NS
+        apart_ns = _apart_ns(a, b)
         if a.hi_unix_nano + apart_ns < b.lo_unix_nano:
             return "before"
         if b.hi_unix_nano + apart_ns < a.lo_unix_nano:
@@ -81,9 +84,11 @@ def sureness(a: Event, b: Event) -> tuple[EdgeOrder, float | None]:
     return "probable", round(odds_before(b_ns - a_ns, a.u99_ns, b.u99_ns), 4)
 
 
-def _by_one_broker(a: Stamped, b: Stamped) -> bool:
-    """Whether both are on one timeline. What is claimed of a clock, is claimed for the timeline of all brokers."""
-    return None in (a.reference_broker, b.reference_broker) or a.reference_broker == b.reference_broker
+def _apart_ns(a: Stamped, b: Stamped) -> int:
+    """How far the timelines of both may be apart. What is claimed of a clock, is claimed for that of all brokers."""
+    if a.reference_broker is None or b.reference_broker is None or a.reference_broker == b.reference_broker:
+        return 0
+    return TIMELINES_APART_NS if min(a.reference_broker, b.reference_broker) < 0 else BROKERS_APART_NS
 
 
 def _ended(kill: Stamped, end: Stamped) -> bool:
@@ -119,5 +124,5 @@ def lag_ns(a: Event, b: Event) -> tuple[int, int] | None:
         return b_ns - a_end_ns, b_end_ns - a_ns
     if a.aligned_time_unix_nano is None or b.aligned_time_unix_nano is None:
         return None
-    apart_ns = 0 if _by_one_broker(a, b) else BROKERS_APART_NS
+    apart_ns = _apart_ns(a, b)
     return b.lo_unix_nano - a.hi_unix_nano - apart_ns, b.hi_unix_nano - a.lo_unix_nano + apart_ns

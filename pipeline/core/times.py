@@ -170,6 +170,7 @@ def _bounds(
         lo_ns=max(reference - off_ns - bound_ns - slack_ns[0], TIME_MIN_NS),
         hi_ns=min(reference + resolution_ns + off_ns + bound_ns + slack_ns[1], TIME_MAX_NS),
         quality="holdover" if claim.by == NO_CLAIM.by else "good",
+        broker_id=-claim.timeline if claim.timeline else None,
         kernel=kernel,
         inferred=inferred,
     )

@@ -147,3 +147,10 @@ def test_the_canonical_order_does_not_depend_on_the_order_of_arrival(events: lis
     mixed = list(events)
     random.shuffle(mixed)  # type: ignore[attr-defined]
     assert sorted(mixed, key=canonical) == sorted(events, key=canonical)
+
+
+def test_groups_that_were_aligned_by_their_logs_compare_no_closer_than_their_timelines_may_be() -> None:
+    a, b = _measured("a", "alpha", T0, 1_000, -1), _measured("b", "beta", T0 + 12 * SECOND, 1_000, -2)
+    assert order(a, b) == "concurrent"
+    assert order(a, structs.replace(b, reference_broker=-1)) == "before"
+    assert order(a, structs.replace(b, reference_broker=None)) == "before"

@@ -6,7 +6,7 @@ within `others_bound_ns` of what other clocks show; where something is claimed, 
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import Final
 
@@ -96,6 +96,31 @@ class Alignment(Struct, frozen=True, kw_only=True):
 
 
 NOTHING: Final = Alignment(claims={}, nodes=[], bound_ns=0, others_bound_ns=0, left_out={})
+
+
+def combined(groups: Sequence[Alignment], nodes: Iterable[str]) -> Alignment:
+    """Several groups of nodes, each on a timeline of its own; of all nodes those in none are as far off as need be."""
+    others_ns = max(group.others_bound_ns for group in groups)
+    wide = ClockClaim(offset_ns=0, bound_ns=others_ns, by=DEFAULT, others_bound_ns=others_ns)
+    claims = dict.fromkeys(nodes, wide) if others_ns else {}
+    for number, group in enumerate(groups, 1):
+        for node, claim in group.claims.items():
+            is_own = claim.by == CONTENT
+            claims[node] = msgspec.structs.replace(
+                claim,
+                others_bound_ns=others_ns,
+                bound_ns=claim.bound_ns if is_own else others_ns,
+                timeline=number if is_own else 0,
+            )
+    widest = [group.widest for group in groups if group.widest is not None]
+    return Alignment(
+        claims=claims, nodes=sorted(node for group in groups for node in group.nodes),
+        bound_ns=max(group.bound_ns for group in groups), others_bound_ns=others_ns,
+        left_out={node: why for group in groups for node, why in group.left_out.items()},
+        moved=[change for group in groups for change in group.moved],
+        widest=max(widest, key=lambda one: one.ns, default=None),
+        denied=[denied for group in groups for denied in group.denied],
+    )  # fmt: skip
 
 
 class _Odd(Struct, kw_only=True):
