@@ -82,10 +82,10 @@ def _is_of_source(stamp: ClockStamp, node: str) -> bool:
     return stamp.clock_id.startswith(f"{node}/") and stamp.clock_id.endswith("/kernel") and stamp.clock_id[-8] != "Z"
 
 
-def _on_wall(when: When, placed: Placed, boot: BootClock | None) -> When:
+def _on_wall(when: When, placed: Placed, boot: BootClock) -> When:
     """What the wall clock showed at a moment of the kernel log, so that it compares with lines stamped by that."""
-    shown = None if boot is None else boot.wall.shown_at(placed.raw_lo_ns)
-    if boot is None or shown is None or not placed.stretch:
+    shown = boot.wall.shown_at(placed.raw_lo_ns)
+    if shown is None or not placed.stretch:
         return msgspec.structs.replace(when, stretch="")
     return msgspec.structs.replace(
         when, raw_ns=shown.ns - shown.off_ns, resolution_ns=placed.raw_hi_ns - placed.raw_lo_ns + 2 * shown.off_ns,

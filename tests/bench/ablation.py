@@ -63,7 +63,7 @@ def _first(first: Any, *_: object, **__: object) -> Any:
 _bounds: Final[Function] = times._bounds
 
 
-def _exact(wall_ns: int, resolution_ns: int, clock_id: str, claim: ClockClaim, **said: Any) -> times.When:
+def exact(wall_ns: int, resolution_ns: int, clock_id: str, claim: ClockClaim, **said: Any) -> times.When:
     """A time as its stamp says it, as if every clock were as right as it claims."""
     sure = msgspec.structs.replace(claim, bound_ns=0)
     when = _bounds(wall_ns, resolution_ns, clock_id, sure, **said | {"off_ns": 0, "slack_ns": (0, 0)})
@@ -103,7 +103,7 @@ KINDS: Final = (
     Kind("filled", "what other lines say of a culprit", verdict, "filled", _first),
     Kind("related", "earlier incidents of the same machine, device or code", join, "related_of", _empty),
     Kind("one_element", "jobs that blame the same server or switch", join, "same_element", _no),
-    Kind("clock_bounds", "how far a clock may be off", times, "_bounds", _exact),
+    Kind("clock_bounds", "how far a clock may be off", times, "_bounds", exact),
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from pipeline.core import times
 from pipeline.core.clocks.node import NodeClock
 from pipeline.drill.scoring import PROCESSES, Row, Score, folders, score_folder, summary
 from schemas.records import ClockClaim
+from tests.bench.ablation import exact
 
 AT_ITS_WORD: Final = ClockClaim(offset_ns=0, bound_ns=0, by="nobody")
 _bounds = times._bounds
@@ -26,7 +27,7 @@ _bounds = times._bounds
 
 def _raw(wall_ns: int, resolution_ns: int, clock_id: str, claim: ClockClaim, **said: Any) -> times.When:
     """The time that a stamp says, with the quality that it would have had."""
-    when = _bounds(wall_ns, resolution_ns, clock_id, AT_ITS_WORD, **said | {"off_ns": 0, "slack_ns": (0, 0)})
+    when = exact(wall_ns, resolution_ns, clock_id, AT_ITS_WORD, **said)
     quality = _bounds(wall_ns, resolution_ns, clock_id, claim, **said).quality
     return when if when is times.UNKNOWN else msgspec.structs.replace(when, quality=quality)
 

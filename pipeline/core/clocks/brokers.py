@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from pipeline.core.clocks.closure import Bounds, Readings, between_brokers
+from pipeline.core.clocks.track import SECOND_NS
 from schemas.records import ClockSegment
-
-SECOND_NS = 1_000_000_000
 
 
 class BrokerClock(Struct, frozen=True, kw_only=True):

@@ -102,7 +102,6 @@ class History(Struct, kw_only=True):
 
     stretches: list[Stretch] = field(default_factory=list)
     stepped_ns: int = 0
-    stepped_at_ns: int = 0
     lost: Lost | None = None
 
     @property
@@ -142,7 +141,7 @@ class History(Struct, kw_only=True):
         step.is_step = True
         self._append(step)
         self._append(_stretch(raw_ns, ahead_ns, raw_ns, ahead_ns, unsure_ns), steps=1)
-        self.stepped_ns, self.stepped_at_ns = moved_ns, raw_ns
+        self.stepped_ns = moved_ns
         return moved_ns
 
     def _extend(self, last: Stretch, raw_ns: int, ahead_ns: int, unsure_ns: int) -> None:

@@ -134,7 +134,7 @@ class BootClock(Struct, kw_only=True):
         """Reference minus raw clock as the last beacon before a moment leads to it, if the node has not slept since."""
         for broker_id in sorted(self.tracks):
             track = self.tracks[broker_id]
-            if track.samples and track.samples[-1][1] <= raw_ns and not self._is_interrupted(track, raw_ns):
+            if track.samples and track.newest_ns <= raw_ns and not self._is_interrupted(track, raw_ns):
                 return track.led_on_ns(raw_ns)
         return None
 
@@ -161,8 +161,8 @@ class BootClock(Struct, kw_only=True):
 
     def _is_interrupted(self, track: Track, raw_ns: int) -> bool:
         """Whether the node slept between the newest beacon and this moment."""
-        woken_ns, newest_ns = self.woken_from_ns, track.samples[-1][1] if track.samples else None
-        return woken_ns is not None and newest_ns is not None and newest_ns <= woken_ns < raw_ns
+        woken_ns = self.woken_from_ns
+        return woken_ns is not None and bool(track.samples) and track.newest_ns <= woken_ns < raw_ns
 
     def place(self, spans: list[Span], chosen: Span) -> Placed | None:
         """A moment that lies in one of the spans, most likely in the chosen one."""
