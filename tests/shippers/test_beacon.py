@@ -4,6 +4,8 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,19 +198,32 @@ def test_an_answer_that_leaves_any_doubt_is_dropped(producer: BeaconProducer) ->
     assert producer.accepted(10, 20, None, (1, 7), (1, 7)) is None, "no answer"
 
 
+@contextmanager
+def standing_still(pid: int, for_s: float) -> Iterator[None]:
+    """Stops a process for so long; begins once each of its threads stands (the signal returns before they do)."""
+    wake = threading.Timer(for_s, os.kill, (pid, signal.SIGCONT))
+    os.kill(pid, signal.SIGSTOP)
+    wake.start()
+    try:
+        eventually(lambda: set(thread_states(pid)) == {"T"}, "a process that stands still", within_s=1.0)
+        yield
+    finally:
+        wake.join()
+
+
+def thread_states(pid: int) -> Iterator[str]:
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # a thread that ended meanwhile
+            yield stat.read_text().rpartition(")")[2].split()[0]
+
+
 @pytest.mark.kafka
 def test_a_broker_that_stands_still_gives_a_loose_sample_that_is_true(
     producer: BeaconProducer, kafka_broker: Any
 ) -> None:
     partition = warm(producer)
-    pid = kafka_broker.pid
-    wake = threading.Timer(2.0, os.kill, (pid, signal.SIGCONT))
-    os.kill(pid, signal.SIGSTOP)
-    wake.start()
-    try:
+    with standing_still(kafka_broker.pid, 2.0):
         paused = producer.sample(partition, 1)
-    finally:
-        wake.join()
     after = eventually(lambda: producer.sample(partition, 2), "a sample")
 
     assert paused is not None
@@ -222,14 +237,8 @@ def test_a_broker_that_does_not_answer_in_time_gives_nothing_and_the_next_beacon
     producer: BeaconProducer, kafka_broker: Any
 ) -> None:
     partition = warm(producer)
-    pid = kafka_broker.pid
-    wake = threading.Timer(6.5, os.kill, (pid, signal.SIGCONT))
-    os.kill(pid, signal.SIGSTOP)
-    wake.start()
-    try:
+    with standing_still(kafka_broker.pid, 6.5):
         assert producer.sample(partition, 0) is None
-    finally:
-        wake.join()
     assert_true(eventually(lambda: producer.sample(partition, 1), "a sample"))
 
 
