@@ -116,7 +116,7 @@ def _compared(units: Sequence[UnitCount]) -> tuple[NDArray[np.float64], NDArray[
     others = exposure.sum() - exposure
     if n.size == 1:
         return np.array([np.nan]), np.array([1.0]), n / exposure
-    expected = exposure * (n.sum() - n) / others
+    expected = np.divide(exposure * (n.sum() - n), others, out=np.full(n.size, np.nan), where=others > 0)
     p_values = stats.binom.sf(n - 1, n.sum(), exposure / exposure.sum())
     return expected, np.clip(p_values, 0.0, 1.0), _shrunk(n, exposure)
 

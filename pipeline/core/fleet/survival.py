@@ -17,6 +17,7 @@ from scipy import optimize, stats
 _Array = NDArray[np.floating[Any]]
 # A constant rate is called wrong where it would look so bad in less than one case of a hundred.
 _SURE: Final = 0.01
+_HALF: Final = 0.5 + 1e-9  # products of many shares round
 
 
 class Curve(Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class Curve(Struct, frozen=True, kw_only=True):
         return float(sum(level * (b - a) for level, a, b in zip(levels, edges, edges[1:], strict=False)))
 
     def _first_at_half(self, shares: tuple[float, ...]) -> float | None:
-        return next((time for time, share in zip(self.times, shares, strict=True) if share <= 0.5), None)
+        return next((time for time, share in zip(self.times, shares, strict=True) if share <= _HALF), None)
 
 
 class Incidence(Struct, frozen=True, kw_only=True):
