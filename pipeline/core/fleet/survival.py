@@ -17,7 +17,9 @@ from scipy import optimize, stats
 _Array = NDArray[np.floating[Any]]
 # A constant rate is called wrong where it would look so bad in less than one case of a hundred.
 _SURE: Final = 0.01
-_HALF: Final = 0.5 + 1e-9  # products of many shares round
+# Products and sums of many shares round.
+_HALF: Final = 0.5 + 1e-9
+_ALL: Final = 1 - 1e-12
 
 
 class Curve(Struct, frozen=True, kw_only=True):
@@ -68,7 +70,10 @@ class Curve(Struct, frozen=True, kw_only=True):
 
 
 class Incidence(Struct, frozen=True, kw_only=True):
-    """Share that was ended by one cause until each time, while the other causes end others."""
+    """Share that was ended by one cause until each time, while the other causes end others.
+
+    lo and hi are log-log, without meaning (0) before the first that it ended.
+    """
 
     times: tuple[float, ...]
     incidence: tuple[float, ...]
@@ -296,7 +301,7 @@ def _greenwood(table: _Table) -> _Array:
 def _log_log(share: _Array, std_error: _Array, level: float) -> tuple[_Array, _Array]:
     """Bounds of a share that stay within 0 and 1 (Kalbfleisch and Prentice)."""
     z = float(stats.norm.isf((1 - level) / 2))
-    inside = (share > 0) & (share < 1)
+    inside = (share > 0) & (share < _ALL)
     logs = np.log(share, out=np.full(share.size, -1.0), where=inside)
     width = np.where(inside, z * std_error / np.where(inside, share * -logs, 1.0), 0.0)
     return np.where(inside, share ** np.exp(width), share), np.where(inside, share ** np.exp(-width), share)
@@ -304,7 +309,7 @@ def _log_log(share: _Array, std_error: _Array, level: float) -> tuple[_Array, _A
 
 def _incidence(table: _Table, before: _Array, counts: _Array, level: float) -> Incidence:
     n, d = table.at_risk.astype(float), table.deaths
-    share = np.cumsum(before * counts / n)
+    share = np.cumsum(before * counts / n).clip(max=1.0)
     survived = np.divide(d, n * (n - d), out=np.zeros(n.size), where=n > d)
     own = before**2 * (n - counts) / n**3 * counts
     mixed = before * counts / n**2
@@ -318,6 +323,9 @@ def _incidence(table: _Table, before: _Array, counts: _Array, level: float) -> I
     )
     std_error = np.sqrt(variance.clip(0))
     lo, hi = _log_log(share, std_error, level)
+    # Where all were ended by it the interval has no formula; nothing is known that would make the last bound higher.
+    some = (share > 0) & (share < _ALL)
+    lo = np.where(share < _ALL, lo, lo[some][-1] if some.any() else 0.0)
     return Incidence(
         times=_floats(table.times),
         incidence=_floats(share),
