@@ -55,7 +55,7 @@ def measured_ettr(attempts: Sequence[JobAttempt], *, unproductive_s: float, unti
     `unproductive_s`: what was trained twice since the last checkpoints, and restarts until the first step.
     """
     began = [one for one in attempts if one.from_ns < until_ns]
-    scheduled = sum(max(0, min(until_ns, one.to_ns or until_ns) - one.from_ns) for one in began) / _HOUR_NS
+    scheduled = sum(_end_ns(one, until_ns) - one.from_ns for one in began) / _HOUR_NS
     queued = sum(one.queued_ns or 0 for one in began) / _HOUR_NS
     lost = unproductive_s / 3600
     return MeasuredEttr(
@@ -79,3 +79,7 @@ def daly_young_s(write_s: float, failures_per_s: float) -> float | None:
     Holds while `write_s` is far below the time between failures. None: without failures there is no such interval.
     """
     return sqrt(2 * write_s / failures_per_s) if failures_per_s > 0 else None
+
+
+def _end_ns(attempt: JobAttempt, until_ns: int) -> int:
+    return until_ns if attempt.to_ns is None else min(attempt.to_ns, until_ns)

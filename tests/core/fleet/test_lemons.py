@@ -80,6 +80,9 @@ def test_shrinking_comes_nearer_to_the_true_rates_than_counting() -> None:
     for one in lemons(fleet(counts.tolist())):
         shrunk[order[one.unit]] = one.shrunk_rate
     assert ((shrunk - true) ** 2).mean() < 0.5 * ((counts / 28 - true) ** 2).mean()
+    # As good as if the spread of the true rates were known: gamma with shape 2 over 50 days.
+    best = (2 + counts) / (50 + 28)
+    assert ((shrunk - true) ** 2).mean() < 1.02 * ((best - true) ** 2).mean()
 
 
 @given(UNITS, st.sampled_from([0.01, 0.05, 0.2]))
