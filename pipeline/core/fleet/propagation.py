@@ -1,0 +1,190 @@
+"""How often one kind of error is followed by another: on the same GPU, on the same node, and on other nodes.
+
+Published tables look at one node only, since its lines have one clock. Here the order of two nodes' lines is that of
+`pipeline.core.order`: an effect counts where it came after the cause for certain, or probably. What the clocks cannot
+order is counted apart: the truth is between `followed` and `followed + concurrent`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import sqrt
+from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
+
+from pipeline.core.order import TIMELINES_APART_NS, lag_ns, sureness
+from schemas.records import TIME_MAX_NS, Event
+
+Place = Literal["unit", "node", "other"]
+_SIDES: Final = ("followed", "concurrent", "preceded")
+_SIGMAS_OF_95: Final = 1.959963984540054
+
+
+class Sighting(Struct, frozen=True, kw_only=True):
+    """The first line of an episode, of which kind it is, and where it was seen.
+
+    `kind` is the name by which it is counted, as `gpu.xid 119`. `groups` are what nodes have in common at that time:
+    the job attempts on it, its NVLink domain.
+    """
+
+    kind: str
+    unit: str
+    node: str
+    event: Event
+    groups: tuple[str, ...] = ()
+
+
+class Propagation(Struct, frozen=True, kw_only=True):
+    """Of `sources` episodes of one kind, how many were followed by one of another (or the same) kind within the window.
+
+    `share` is followed / sources with its 95 % interval (Wilson), which takes the sources as independent: see
+    `top_share`, that of the unit with most of them. `same_unit`, `same_node` and `other_node` count sources by where an
+    effect was, one source in as many as it had effects in. `concurrent`: not followed for all that is known, but the
+    clocks cannot say of something near it which was first. `preceded`: had one as long before it, which is what chance,
+    or the other direction, makes of `followed`. `untimed`: sources that have no time, not among `sources`.
+    """
+
+    cause: str
+    effect: str
+    sources: int
+    followed: int
+    share: float
+    lo: float
+    hi: float
+    same_unit: int
+    same_node: int
+    other_node: int
+    concurrent: int
+    preceded: int
+    top_share: float
+    untimed: int = 0
+
+
+class _Line(NamedTuple):
+    """Sightings of one node or group by the earliest time they may be of; each may be `reach_ns` later than that."""
+
+    los_ns: list[int]
+    sightings: list[Sighting]
+    reach_ns: int
+
+
+class _Found(NamedTuple):
+    followed: set[tuple[str, Place]]
+    concurrent: set[str]
+    preceded: set[str]
+
+
+def propagation(sightings: Iterable[Sighting], within_ns: int) -> list[Propagation]:
+    """The table of causes and effects that follow within so long, the most frequent pairs first.
+
+    Pairs that are not in the table did not occur. Sightings without a time are nobody's effect.
+    """
+    timed: list[Sighting] = []
+    untimed: Counter[str] = Counter()
+    for sighting in sightings:
+        if sighting.event.aligned_time_unix_nano is None or sighting.event.hi_unix_nano >= TIME_MAX_NS:
+            untimed[sighting.kind] += 1
+        else:
+            timed.append(sighting)
+    lines = _lines(timed)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for source in timed:
+        found = _around(source, lines, within_ns)
+        effects = {kind for kind, _ in found.followed}
+        counts.update((source.kind, kind, place) for kind, place in found.followed)
+        counts.update((source.kind, kind, "followed") for kind in effects)
+        counts.update((source.kind, kind, "concurrent") for kind in found.concurrent - effects)
+        counts.update((source.kind, kind, "preceded") for kind in found.preceded)
+    return _table(timed, counts, untimed)
+
+
+def wilson(successes: int, trials: int, sigmas: float = _SIGMAS_OF_95) -> tuple[float, float]:
+    """Lower and upper bound of a share by Wilson's score (1927); 0 and 1 where nothing was tried."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, z2 = successes / trials, sigmas * sigmas
+    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = sigmas / (1 + z2 / trials) * sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
+    # At the ends the bound is exact; rounding must not leave the share outside.
+    return 0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half
+
+
+def _lines(timed: Sequence[Sighting]) -> dict[str, _Line]:
+    """What was seen on each node and in each group, ascending. A group of a node's name is no node."""
+    by_place: dict[str, list[Sighting]] = {}
+    for sighting in sorted(timed, key=lambda one: one.event.lo_unix_nano):
+        for place in _places(sighting):
+            by_place.setdefault(place, []).append(sighting)
+    return {
+        place: _Line(
+            [one.event.lo_unix_nano for one in seen], seen,
+            max(one.event.hi_unix_nano - one.event.lo_unix_nano for one in seen) + _apart_ns(seen),
+        )
+        for place, seen in by_place.items()
+    }  # fmt: skip
+
+
+def _apart_ns(seen: Sequence[Sighting]) -> int:
+    """How far apart timelines may be, where the times are on several."""
+    return TIMELINES_APART_NS if len({one.event.reference_broker for one in seen}) > 1 else 0
+
+
+def _places(sighting: Sighting) -> list[str]:
+    groups = [f"group {group}" for group in dict.fromkeys(sighting.groups)]
+    return [f"node {sighting.node}", *groups] if sighting.node else groups
+
+
+def _around(source: Sighting, lines: dict[str, _Line], within_ns: int) -> _Found:
+    """Kinds that were seen near a source, and on which side of it."""
+    found = _Found(set(), set(), set())
+    seen: set[int] = set()
+    a = source.event
+    for place in _places(source):
+        line = lines[place]
+        first = bisect_left(line.los_ns, a.lo_unix_nano - within_ns - line.reach_ns)
+        last = bisect_right(line.los_ns, a.hi_unix_nano + within_ns + line.reach_ns)
+        for other in line.sightings[first:last]:
+            if other is source or id(other) in seen:
+                continue
+            seen.add(id(other))
+            lag = lag_ns(a, other.event)
+            if lag is None or lag[0] > within_ns or lag[1] < -within_ns:
+                continue
+            middle_ns = (lag[0] + lag[1]) // 2
+            if sureness(a, other.event)[0] != "concurrent":
+                if middle_ns <= within_ns:
+                    found.followed.add((other.kind, _where(source, other)))
+            elif sureness(other.event, a)[0] != "concurrent":
+                if middle_ns >= -within_ns:
+                    found.preceded.add(other.kind)
+            elif lag[1] > 0:
+                found.concurrent.add(other.kind)
+    return found
+
+
+def _where(source: Sighting, effect: Sighting) -> Place:
+    if source.unit and source.unit == effect.unit:
+        return "unit"
+    return "node" if source.node and source.node == effect.node else "other"
+
+
+def _table(
+    timed: Sequence[Sighting], counts: Counter[tuple[str, str, str]], untimed: Counter[str]
+) -> list[Propagation]:
+    units: dict[str, Counter[str]] = {}
+    for one in timed:
+        units.setdefault(one.kind, Counter())[one.unit] += 1
+    table: list[Propagation] = []
+    for cause, effect in {(cause, effect) for cause, effect, _ in counts}:
+        count = {what: counts[cause, effect, what] for what in ("unit", "node", "other", *_SIDES)}
+        sources, followed = units[cause].total(), count["followed"]
+        lo, hi = wilson(followed, sources)
+        row = Propagation(
+            cause=cause, effect=effect, sources=sources, followed=followed, share=followed / sources, lo=lo, hi=hi,
+            same_unit=count["unit"], same_node=count["node"], other_node=count["other"],
+            concurrent=count["concurrent"], preceded=count["preceded"],
+            top_share=max(units[cause].values()) / sources, untimed=untimed[cause],
+        )  # fmt: skip
+        table.append(row)
+    return sorted(table, key=lambda row: (-row.followed, -row.share, row.cause, row.effect))
