@@ -146,8 +146,12 @@ CAUSES: Final = (
     Cause("xid 122", "xid 31", "unit", 0.82, 50),  # PMU to MMU: 82 %, 0.05 s (Delta, v1)
     Cause("xid 119", "gpu.error_state", "unit", 0.99, 50),  # GSP: 99 % (Delta)
     Cause("xid 74", "xid 74", "node", 0.14, 50),  # NVLink, to a neighbour: 14 % (Delta, v1)
-    Cause("sxid", "xid 74", "other", 0.42, 50),  # between GPUs: 42 % (Delta, v4); that they are of two nodes is assumed
+    Cause("nvswitch.sxid", "nvlink.error", "other", 0.42, 50),  # between GPUs: 42 % (Delta, v4); two nodes: assumed
     Cause("nic.down", "nccl.error", "other", 0.63, 20),  # assumed
+)
+# How soon an effect may come before clocks cannot tell it from its cause (ms, assumed).
+SOONER: Final = tuple(
+    Cause(f"after {delay_ms} ms", f"effect {delay_ms}", "other", 0.5, delay_ms) for delay_ms in (50, 20, 10, 5, 2, 1)
 )
 
 
@@ -162,8 +166,8 @@ class Sight(NamedTuple):
 
 
 def chains(rng: np.random.Generator, causes: Sequence[Cause], sources: int, within_s: float) -> list[Sight]:
-    """So many sources of each kind with their effects; as many effects again have no cause, a tenth of them because
-    they came shortly before one.
+    """So many sources of each kind with their effects, and as many effects that nothing caused. Of all sources, a
+    tenth comes shortly after an error of the kind that others of them cause: the order must tell.
     """
     seen: list[Sight] = []
     at_s = 0.0
@@ -176,7 +180,7 @@ def chains(rng: np.random.Generator, causes: Sequence[Cause], sources: int, with
         seen.append(Sight(cause.name, node, gpu, at_s, has_effect and delay_s <= within_s))
         if has_effect:
             seen.append(Sight(cause.effect, *_beside(rng, cause.where, node, gpu), at_s + delay_s))
-        if rng.random() < 0.1:
+        if cause.effect != cause.name and rng.random() < 0.1:
             before_s = float(rng.exponential(cause.delay_ms)) / 1e3
             seen.append(Sight(cause.effect, *_beside(rng, "other", node, gpu), at_s - before_s))
     for cause in causes:
@@ -242,18 +246,24 @@ def _sighting(one: Sight, event: Event) -> Sighting:
 
 
 @dataclass(frozen=True)
-class Lemons:
-    """A fleet of which a share fails so many times as often. `rate` is of the others, per 1,000 node-days."""
+class Fleet:
+    """A fleet of which a share fails so many times as often. `rate` is of the others, per 1,000 node-days.
+
+    `unlike`: coefficient of variation of the healthy nodes' own rates (gamma); 0: they are all alike.
+    """
 
     rate: float
     nodes: int = 2_000
     share: float = 0.01
     times: float = 10.0
     days: float = 28.0
+    unlike: float = 0.0
 
     def counts(self, rng: np.random.Generator) -> tuple[list[int], set[int]]:
         """Failures of each node, and which ones are the lemons."""
         lemons = set(rng.choice(self.nodes, round(self.nodes * self.share), replace=False).tolist())
         expected = np.full(self.nodes, self.rate / 1_000 * self.days)
-        expected[list(lemons)] *= self.times
+        if self.unlike:
+            expected *= rng.gamma(self.unlike**-2, self.unlike**2, self.nodes)
+        expected[list(lemons)] = self.rate / 1_000 * self.days * self.times
         return rng.poisson(expected).tolist(), lemons

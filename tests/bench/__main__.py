@@ -1,6 +1,6 @@
 """`make bench`: the figures of this path, each beside those of the field's tools, bare Kafka and Faust in the same run.
 
-usage: python -m tests.bench [--only reading|collapse|collapse-live|content-clocks|live]
+usage: python -m tests.bench [--only reading|collapse|collapse-live|content-clocks|fleet|live]
                              [--folders 20] [--lines 200000] [--samples 60] [--noise 850000] [--sizes 0.1,1]
 """
 
@@ -10,10 +10,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 from pipeline.up import Settings, Stack
-from tests.bench import collapse, content_clocks, latency, reading, throughput
+from tests.bench import collapse, content_clocks, fleet, latency, reading, throughput
 from tests.bench.throughput import Parts
+
+PARTS: Final = ["reading", "collapse", "collapse-live", "content-clocks", "fleet", "live"]
 
 
 def _say(text: str) -> None:
@@ -27,7 +30,7 @@ def main() -> None:
     options.add_argument("--samples", type=int, default=60)
     options.add_argument(
         "--only",
-        choices=["reading", "collapse", "collapse-live", "content-clocks", "live"],
+        choices=PARTS,
         help="leave the others out",
     )
     options.add_argument("--noise", type=int, default=850_000, help="lines of noise that are read")
@@ -36,7 +39,7 @@ def main() -> None:
     options.add_argument("--folders", type=int, default=20, help="folders of each kind whose clocks are aligned")
     options.add_argument("--progress", type=float, default=1, help="seconds between two progress records of a node")
     given = options.parse_args()
-    wanted = ["reading", "collapse", "collapse-live", "content-clocks", "live"] if given.only is None else [given.only]
+    wanted = PARTS if given.only is None else [given.only]
     if "reading" in wanted:
         _print(lambda folder: reading.measure(folder, given.noise, [float(size) for size in given.sizes.split(",")]))
     if "collapse" in wanted:
@@ -45,6 +48,8 @@ def main() -> None:
         _print(lambda folder: collapse.live(folder, given.lead, given.progress))
     if "content-clocks" in wanted:
         _print(lambda folder: content_clocks.measure(folder, given.folders))
+    if "fleet" in wanted:
+        _print(lambda _: fleet.measure())
     if "live" in wanted:
         _live(given)
 

@@ -83,6 +83,28 @@ def test_what_is_probable_counts() -> None:
     assert (row.followed, row.concurrent) == (1, 0)
 
 
+def test_what_is_concurrent_counts_by_its_odds_apart_from_the_share() -> None:
+    def table(lag_ns: int, u99_ns: int | None) -> Propagation:
+        return _row([
+            _seen("a", T0, bound_ns=9 * MS, u99_ns=u99_ns),
+            _seen("b", T0 + lag_ns, node="beta", bound_ns=9 * MS, u99_ns=u99_ns),
+        ])  # fmt: skip
+
+    later, at_once, before = table(2 * MS, 2 * MS), table(0, 2 * MS), table(-2 * MS, 2 * MS)
+    # Two errors of 2 ms in 99 of 100 cases each: sigma of the gap is 1.098 ms.
+    assert [one.by_odds for one in (later, at_once, before)] == pytest.approx([0.96573, 0.5, 0.03427], abs=1e-4)
+    assert [one.share for one in (later, at_once, before)] == [0.0, 0.0, 0.0]
+    assert table(2 * MS, None).by_odds == 0.0
+
+
+def test_two_that_may_be_effects_are_likelier_than_one() -> None:
+    def near(unit: str, node: str) -> Sighting:
+        return _seen("b", T0, node=node, unit=unit, bound_ns=MS, u99_ns=MS)
+
+    row = _row([_seen("a", T0, bound_ns=MS, u99_ns=MS), near("GPU-2", "beta"), near("GPU-3", "gamma")])
+    assert (row.by_odds, row.concurrent) == (0.75, 1)
+
+
 def test_a_source_with_a_certain_effect_is_not_called_concurrent_for_another() -> None:
     row = _row([_seen("a", T0, bound_ns=MS), _seen("b", T0 + MS, node="beta", bound_ns=MS), _seen("b", T0 + MS)])
     assert (row.followed, row.concurrent) == (1, 0)
@@ -129,3 +151,4 @@ def test_any_order_of_sightings_gives_the_same_table(mixed: list[int], ms: list[
         assert row.followed + row.concurrent <= row.sources
         assert max(row.same_unit, row.same_node, row.other_node) <= row.followed
         assert row.lo <= row.share <= row.hi
+        assert row.share <= row.by_odds <= 1
