@@ -86,7 +86,7 @@ def faults(rng: np.random.Generator, kind: Kind, count: int, slower: float = 1.0
     """About so many faults over the fleet. `slower`: by how much all silences between lines are longer."""
     made = Faults()
     shares = rng.gamma(UNEVEN, size=GPUS)
-    numbers = rng.multinomial(round(count / (1 + kind.again)), shares / shares.sum())
+    numbers = rng.multinomial(round(count * (1 - kind.again)), shares / shares.sum())
     for unit, number in enumerate(numbers.tolist()):
         lines_s: list[float] = []
         backs_s: list[float] = []

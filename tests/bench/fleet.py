@@ -203,8 +203,8 @@ def answered(size: Size) -> dict[str, list[Answers]]:
 
 def _said(row: Propagation) -> str:
     return (
-        f"by order {row.share:.3f} [{row.lo:.3f}, {row.hi:.3f}]; same GPU {row.same_unit}, same node {row.same_node}, other node "
-        f"{row.other_node}, concurrent {row.concurrent}, as long before {row.preceded}"
+        f"by order {row.share:.3f} [{row.lo:.3f}, {row.hi:.3f}]; same GPU {row.same_unit}, same node {row.same_node}, "
+        f"other node {row.other_node}, concurrent {row.concurrent}, as long before {row.preceded}"
     )
 
 

@@ -7,18 +7,21 @@ order is counted apart: the truth is between `followed` and `followed + concurre
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import sqrt
 from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
 from pipeline.core.clocks.odds import odds_before
-from pipeline.core.order import TIMELINES_APART_NS, lag_ns, sureness
+from pipeline.core.order import TIMELINES_APART_NS, canonical, lag_ns, sureness
 from schemas.records import TIME_MAX_NS, Event
 
 Place = Literal["unit", "node", "other"]
 _SIDES: Final = ("followed", "concurrent", "preceded")
+# So many of a kind are compared with a source, before it and after it.
+_NEAREST: Final = 64
 _SIGMAS_OF_95: Final = 1.959963984540054
 
 
@@ -66,11 +69,30 @@ class Propagation(Struct, frozen=True, kw_only=True):
 
 
 class _Line(NamedTuple):
-    """Sightings of one node or group by the earliest time they may be of; each may be `reach_ns` later than that."""
+    """Sightings of one kind on one node or in one group by the earliest time they may be of.
+
+    Each may be up to `reach_ns` later than that.
+    """
 
     los_ns: list[int]
     sightings: list[Sighting]
     reach_ns: int
+
+    def near(self, source: Sighting, within_ns: int) -> Iterator[Sighting]:
+        """Those that may be within so long of a source: the nearest, and beyond them one that is surely after it and
+        one that is surely before it. When a job ends, each of its GPUs may print the same.
+        """
+        a = source.event
+        behind = bisect_left(self.los_ns, a.lo_unix_nano - within_ns - self.reach_ns)
+        here = bisect_left(self.los_ns, a.lo_unix_nano)
+        ahead = bisect_right(self.los_ns, a.hi_unix_nano + within_ns + self.reach_ns)
+        first, last = max(behind, here - _NEAREST), min(ahead, here + _NEAREST)
+        yield from self.sightings[first:last]
+        after = bisect_right(self.los_ns, a.hi_unix_nano + self.reach_ns, last, ahead)
+        before = bisect_left(self.los_ns, a.lo_unix_nano - self.reach_ns, behind, first)
+        for sure in (range(after, ahead), range(before - 1, behind - 1, -1)):
+            # One on another node will do: those of its own are few, and on a line by themselves.
+            yield from islice((self.sightings[n] for n in sure if self.sightings[n].node != source.node), 1)
 
 
 class _Found(NamedTuple):
@@ -119,24 +141,20 @@ def wilson(successes: int, trials: int, sigmas: float = _SIGMAS_OF_95) -> tuple[
     return 0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half
 
 
-def _lines(timed: Sequence[Sighting]) -> dict[str, _Line]:
+def _lines(timed: Sequence[Sighting]) -> dict[str, list[_Line]]:
     """What was seen on each node and in each group, ascending. A group of a node's name is no node."""
-    by_place: dict[str, list[Sighting]] = {}
-    for sighting in sorted(timed, key=lambda one: one.event.lo_unix_nano):
+    by_place: dict[str, dict[str, list[Sighting]]] = {}
+    # Timelines may be apart where the times are on several.
+    apart_ns = TIMELINES_APART_NS if len({one.event.reference_broker for one in timed}) > 1 else 0
+    for sighting in sorted(timed, key=lambda one: canonical(one.event)):
         for place in _places(sighting):
-            by_place.setdefault(place, []).append(sighting)
-    return {
-        place: _Line(
-            [one.event.lo_unix_nano for one in seen], seen,
-            max(one.event.hi_unix_nano - one.event.lo_unix_nano for one in seen) + _apart_ns(seen),
-        )
-        for place, seen in by_place.items()
-    }  # fmt: skip
+            by_place.setdefault(place, {}).setdefault(sighting.kind, []).append(sighting)
+    return {place: [_line(seen, apart_ns) for seen in kinds.values()] for place, kinds in by_place.items()}
 
 
-def _apart_ns(seen: Sequence[Sighting]) -> int:
-    """How far apart timelines may be, where the times are on several."""
-    return TIMELINES_APART_NS if len({one.event.reference_broker for one in seen}) > 1 else 0
+def _line(seen: list[Sighting], apart_ns: int) -> _Line:
+    widest_ns = max(one.event.hi_unix_nano - one.event.lo_unix_nano for one in seen)
+    return _Line([one.event.lo_unix_nano for one in seen], seen, widest_ns + apart_ns)
 
 
 def _places(sighting: Sighting) -> list[str]:
@@ -144,33 +162,35 @@ def _places(sighting: Sighting) -> list[str]:
     return [f"node {sighting.node}", *groups] if sighting.node else groups
 
 
-def _around(source: Sighting, lines: dict[str, _Line], within_ns: int) -> _Found:
+def _around(source: Sighting, lines: dict[str, list[_Line]], within_ns: int) -> _Found:
     """Kinds that were seen near a source, and on which side of it."""
     found = _Found(set(), {}, set())
-    seen: set[int] = set()
     a = source.event
-    for place in _places(source):
-        line = lines[place]
-        first = bisect_left(line.los_ns, a.lo_unix_nano - within_ns - line.reach_ns)
-        last = bisect_right(line.los_ns, a.hi_unix_nano + within_ns + line.reach_ns)
-        for other in line.sightings[first:last]:
-            if other is source or id(other) in seen:
-                continue
-            seen.add(id(other))
-            lag = lag_ns(a, other.event)
-            if lag is None or lag[0] > within_ns or lag[1] < -within_ns:
-                continue
-            middle_ns = (lag[0] + lag[1]) // 2
-            if sureness(a, other.event)[0] != "concurrent":
-                if middle_ns <= within_ns:
-                    found.followed.add((other.kind, _where(source, other)))
-            elif sureness(other.event, a)[0] != "concurrent":
-                if middle_ns >= -within_ns:
-                    found.preceded.add(other.kind)
-            elif lag[1] > 0:
-                none = found.concurrent.get(other.kind, 1.0)
-                found.concurrent[other.kind] = none * (1 - _odds(a, other.event))
+    for other in _near(source, lines, within_ns):
+        lag = lag_ns(a, other.event)
+        if lag is None or lag[0] > within_ns or lag[1] < -within_ns:
+            continue
+        middle_ns = (lag[0] + lag[1]) // 2
+        if sureness(a, other.event)[0] != "concurrent":
+            if middle_ns <= within_ns:
+                found.followed.add((other.kind, _where(source, other)))
+        elif sureness(other.event, a)[0] != "concurrent":
+            if middle_ns >= -within_ns:
+                found.preceded.add(other.kind)
+        elif lag[1] > 0:
+            none = found.concurrent.get(other.kind, 1.0)
+            found.concurrent[other.kind] = none * (1 - _odds(a, other.event))
     return found
+
+
+def _near(source: Sighting, lines: dict[str, list[_Line]], within_ns: int) -> Iterator[Sighting]:
+    """Others on its node and in its groups, each once."""
+    seen = {id(source)}
+    for line in (line for place in _places(source) for line in lines[place]):
+        for other in line.near(source, within_ns):
+            if id(other) not in seen:
+                seen.add(id(other))
+                yield other
 
 
 def _odds(a: Event, b: Event) -> float:
