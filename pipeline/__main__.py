@@ -101,6 +101,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Bring the ClickHouse tables up to date.",
     ),
     Command(
+        name="rollup", module="pipeline.fleet.rollup_command", function="rollup", panel=OPERATE, extra="pipeline",
+        help="Build the days that fleet rates are made of.",
+    ),
+    Command(
         name="replay", module="pipeline.commands.replay", function="replay", panel=DEVELOP, extra="pipeline,shipper",
         help="Play a folder of logs as a fleet, through real shippers and Kafka.",
     ),
