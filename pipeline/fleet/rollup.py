@@ -14,6 +14,7 @@ from msgspec import Struct
 from pipeline import VERSION
 from pipeline.core.episodes import Coalescing
 from pipeline.core.fleet.coalesce import CURVE_S, longest_s, window_of
+from pipeline.core.fleet.days import DAY_NS, bounds
 from pipeline.core.fleet.exposure import exposures, failures_at_risk
 from pipeline.core.fleet.history import FleetHistory, cohorts, history
 from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, FleetSpan, UnitKind
@@ -24,8 +25,6 @@ from pipeline.fleet.told import Names, failures_of, spans_of
 from pipeline.store.clickhouse import Store
 
 _SECOND: Final = 1_000_000_000
-DAY_NS: Final = 86_400 * _SECOND
-_EPOCH: Final = date(1970, 1, 1)
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -57,13 +56,13 @@ def clusters(store: Store, run: str, cluster: str = "") -> list[tuple[str, str]]
 
 def build_day(store: Store, build: Build, rules: Rules, why: str) -> Built:
     """Build one day and write it. Raises StoreError; then the day stands as it stood before."""
-    from_ns = (build.day - _EPOCH).days * DAY_NS
+    from_ns, to_ns = bounds(build.day)
     where = {
         "run": build.run, "run_id": build.run_id, "cluster": build.cluster, "from_ns": from_ns,
-        "to_ns": from_ns + DAY_NS,
+        "to_ns": to_ns,
     }  # fmt: skip
     spans = spans_of(store, where)
-    found, defects = exposures(spans, from_ns, from_ns + DAY_NS)
+    found, defects = exposures(spans, from_ns, to_ns)
     _insert(store, day_rows.EXPOSURE_DAYS, day_rows.exposure_rows(build, found))
     failures, lost = failures_at_risk(failures_of(store, where, spans), spans)
     counts, unknown = _episodes(store, build, where, rules, _Cohorts(spans, found, from_ns))

@@ -1,11 +1,12 @@
 -- Everything that is told of units in [from_ns, to_ns): what was imported and streamed, who ran where, who was heard of.
+-- A span that ends before it begins comes once, on the day that it begins.
 SELECT
     cluster, unit_kind, unit, kind, toUnixTimestamp64Nano(started_at) AS from_ns,
     ifNull(toUnixTimestamp64Nano(ended_at), -1) AS to_ns, node, facts, job_id, attempt, action, outcome, ticket, source,
     row
 FROM fleet_spans
 WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
-    AND from_ns < {to_ns:Int64} AND (ended_at IS NULL OR to_ns > {from_ns:Int64} OR to_ns < from_ns)
+    AND from_ns < {to_ns:Int64} AND (ended_at IS NULL OR to_ns > {from_ns:Int64} OR (to_ns < from_ns AND from_ns >= {from_ns:Int64}))
 UNION ALL
 -- A GPU whose UUID is known is busy itself; of the others the node says how many are. A span told without an end ends
 -- where the node's next job begins on that GPU.

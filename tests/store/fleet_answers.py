@@ -106,7 +106,7 @@ ANSWERS: Final[dict[str, tuple[dict[str, str], str, list[tuple[Any, ...]]]]] = {
         "kind cluster unit source row days first_day last_day",
         [
             ("failure_in_repair", "c1", "g3", "incidents", 0, 1, "2026-03-02", "2026-03-02"),
-            ("inverted_span", "c1", "n3", "fleet.csv", 22, 2, "2026-03-01", "2026-03-02"),
+            ("inverted_span", "c1", "n3", "fleet.csv", 22, 1, "2026-03-01", "2026-03-01"),
         ],
     ),
     "repairs": (

@@ -95,12 +95,14 @@ def spans() -> list[dict[str, Any]]:
     return told
 
 
-def put_spans(store: Store, told: list[dict[str, Any]], *, generation: int = 1, known_ms: int = DAY1 // 10**6) -> None:
-    """Store spans as one import of one file; the last one ends before it begins."""
+def put_spans(
+    store: Store, told: list[dict[str, Any]], *, generation: int = 1, known_ms: int = DAY1 // 10**6, version: int = 1
+) -> None:
+    """Store spans as one import of one file."""
     rows = [
         {
             "run": "live", "run_id": RUN_ID, "source": "fleet.csv", "generation": generation, "row": number,
-            "known_at": known_ms, "version": generation, **row,
+            "known_at": known_ms, "version": version, **row,
         }
         for number, row in enumerate(told, start=1)
     ]  # fmt: skip
@@ -120,7 +122,7 @@ def event(
     )  # fmt: skip
 
 
-def _batch(node: str, events: list[r.Event], *, job: str | None = None, cluster: str = "c1") -> r.EventBatch:
+def batch_of(node: str, events: list[r.Event], *, job: str | None = None, cluster: str = "c1") -> r.EventBatch:
     key = f"{cluster}/{job}/0" if job else f"node:{cluster}/{node}/b1"
     batch = seed.event_batch(events, job_id=job, job_key=key, reporter=node)
     return replace(batch, cluster=cluster)
@@ -145,12 +147,12 @@ def events() -> list[r.EventBatch]:
         event(60 + hour, "n1", "gpu.xid", DAY2 + hour * HOUR, bus="0000:30:00.0", xid="31") for hour in (11, 13)
     ]  # fmt: skip
     return [
-        _batch("n1", [fallen, symptoms[0]], job="job7"),
-        _batch("n1", [fallen], job="job8"),
-        _batch("n2", [start, *symptoms[1:], flap], job="job7"),
-        _batch("m1", memory, cluster="c2"),
-        _batch("n2", [moved]),
-        _batch("n1", upgraded),
+        batch_of("n1", [fallen, symptoms[0]], job="job7"),
+        batch_of("n1", [fallen], job="job8"),
+        batch_of("n2", [start, *symptoms[1:], flap], job="job7"),
+        batch_of("m1", memory, cluster="c2"),
+        batch_of("n2", [moved]),
+        batch_of("n1", upgraded),
     ]
 
 
