@@ -24,7 +24,9 @@ CREATE TABLE IF NOT EXISTS fleet_spans_rows
     outcome String,
     ticket String,
     known_at DateTime64(3, 'UTC') COMMENT 'when it was told',
-    version UInt64
+    version UInt64,
+    INDEX units unit TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX nodes node TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY run
@@ -144,7 +146,8 @@ CREATE TABLE IF NOT EXISTS episode_days_rows
     node LowCardinality(String),
     lines UInt64,
     episodes UInt32,
-    by_window Map(UInt32, UInt32)
+    by_window Map(UInt32, UInt32),
+    INDEX units unit TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY (run, toYYYYMM(day))
