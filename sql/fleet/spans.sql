@@ -8,13 +8,12 @@ FROM fleet_spans
 WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
     AND from_ns < {to_ns:Int64} AND (ended_at IS NULL OR to_ns > {from_ns:Int64} OR (to_ns < from_ns AND from_ns >= {from_ns:Int64}))
 UNION ALL
--- A GPU whose UUID is known is busy itself; of the others the node says how many are. A span told without an end ends
--- where the node's next job begins on that GPU.
+-- A GPU whose UUID is known is busy itself; of the others the node says how many are.
 SELECT
     cluster, if(gpu != '', 'gpu', 'node') AS unit_kind, if(gpu != '', gpu, node) AS unit, 'busy' AS kind,
     toUnixTimestamp64Nano(min(p.started_at)) AS from_ns,
     if(countIf(p.ended_at IS NULL) > 0, -1, toUnixTimestamp64Nano(assumeNotNull(max(p.ended_at)))) AS to_ns,
-    node, if(gpu != '', map(), map('gpus', toString(uniqExact(p.pci_bus_id, p.gpu_index, p.rank)))) AS facts,
+    node, if(gpu != '', map(), map('gpus', toString(uniqExact((p.pci_bus_id, p.gpu_index, p.rank))))) AS facts,
     job_id, attempt, '' AS action, '' AS outcome, '' AS ticket, 'placement' AS source, 0 AS row
 FROM (SELECT *, ifNull(gpu_uuid, '') AS gpu FROM placement) AS p
 WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
