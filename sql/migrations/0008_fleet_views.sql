@@ -52,7 +52,9 @@ SELECT * FROM fleet_builds_rows FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE OR REPLACE VIEW standing_builds_as_of AS
-SELECT run, run_id, cluster, day, max(fleet_builds_rows.built_at) AS built_at
+SELECT
+    run, run_id, cluster, day, max(fleet_builds_rows.built_at) AS built_at,
+    cityHash64(run, run_id, cluster, day, built_at) AS build
 FROM fleet_builds_rows
 WHERE fleet_builds_rows.built_at <= {as_of:DateTime64(3, 'UTC')}
 GROUP BY run, run_id, cluster, day;
@@ -60,37 +62,29 @@ GROUP BY run, run_id, cluster, day;
 CREATE OR REPLACE VIEW standing_builds AS SELECT * FROM standing_builds_as_of(as_of = '2299-01-01 00:00:00');
 
 CREATE OR REPLACE VIEW exposure_days_as_of AS
-SELECT *
-FROM exposure_days_rows FINAL
-WHERE (run, run_id, cluster, day, built_at) IN
-    (SELECT run, run_id, cluster, day, built_at FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+SELECT *, unit_id
+FROM exposure_days_rows
+WHERE build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}));
 
 CREATE OR REPLACE VIEW exposure_days AS SELECT * FROM exposure_days_as_of(as_of = '2299-01-01 00:00:00');
 
 CREATE OR REPLACE VIEW episode_days_as_of AS
-SELECT *
-FROM episode_days_rows FINAL
-WHERE (run, run_id, cluster, day, built_at) IN
-    (SELECT run, run_id, cluster, day, built_at FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+SELECT *, unit_id
+FROM episode_days_rows
+WHERE build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}));
 
 CREATE OR REPLACE VIEW episode_days AS SELECT * FROM episode_days_as_of(as_of = '2299-01-01 00:00:00');
 
 CREATE OR REPLACE VIEW failure_days_as_of AS
-SELECT *
-FROM failure_days_rows FINAL
-WHERE (run, run_id, cluster, day, built_at) IN
-    (SELECT run, run_id, cluster, day, built_at FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+SELECT *, unit_id
+FROM failure_days_rows
+WHERE build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}));
 
 CREATE OR REPLACE VIEW failure_days AS SELECT * FROM failure_days_as_of(as_of = '2299-01-01 00:00:00');
 
 CREATE OR REPLACE VIEW data_quality_as_of AS
 SELECT *
-FROM data_quality_rows FINAL
-WHERE (run, run_id, cluster, day, built_at) IN
-    (SELECT run, run_id, cluster, day, built_at FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+FROM data_quality_rows
+WHERE build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}));
 
 CREATE OR REPLACE VIEW data_quality AS SELECT * FROM data_quality_as_of(as_of = '2299-01-01 00:00:00');

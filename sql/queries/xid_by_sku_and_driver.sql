@@ -10,7 +10,7 @@ WITH
     if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
     exposed AS
     (
-        SELECT sku, driver, uniqExact(cluster, unit) AS gpus, sum(in_service_ns) / 3.15576e16 AS gpu_years
+        SELECT sku, driver, uniqExact(unit_id) AS gpus, sum(in_service_ns) / 3.15576e16 AS gpu_years
         FROM exposure_days
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = 'gpu'
             AND ({cluster:String} = '' OR cluster = {cluster:String})
@@ -18,11 +18,11 @@ WITH
     ),
     told AS
     (
-        SELECT sku, driver, xid, cluster, unit, sum(lines) AS lines, sum(episodes) AS episodes
+        SELECT sku, driver, xid, unit_id, sum(lines) AS lines, sum(episodes) AS episodes
         FROM episode_days
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND name = 'gpu.xid' AND xid IS NOT NULL
             AND ({cluster:String} = '' OR cluster = {cluster:String})
-        GROUP BY sku, driver, xid, cluster, unit
+        GROUP BY sku, driver, xid, unit_id
     )
 SELECT
     t.sku AS sku, t.driver AS driver, t.xid AS xid, sum(t.episodes) AS episodes, sum(t.lines) AS lines,

@@ -1,6 +1,6 @@
 """`make bench-sql`: a large fleet in the real engine, and what the named queries cost there.
 
-usage: python -m tests.bench.sql_figures [--events 100000000] [--gpus 100000] [--days 90] [--lines 10000000]
+usage: python -m tests.bench.sql_figures [--events 100000000] [--gpus 100000] [--days 90] [--lines 30000000]
                                          [--data DIR] [--keep] [--plans]
 
 Events, raw lines and an inventory are made by SQL; one day is built by `rootrank rollup`'s own code and measured, the
@@ -33,6 +33,7 @@ SQL: Final = Path(__file__).parent / "sql"
 FIRST: Final = date(2026, 3, 1)
 BUILT_MS: Final = 1_790_000_000_000
 BLOCK: Final = 2_000_000
+LINE_DAYS: Final = 2
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
     options.add_argument("--events", type=int, default=100_000_000)
     options.add_argument("--gpus", type=int, default=100_000)
     options.add_argument("--days", type=int, default=90)
-    options.add_argument("--lines", type=int, default=10_000_000, help="raw lines, all in 10 days")
+    options.add_argument("--lines", type=int, default=30_000_000, help="raw lines, all in two days")
     options.add_argument("--data", type=Path, help="folder of the engine; one that is filled is asked as it is")
     options.add_argument("--keep", action="store_true", help="leave the folder there")
     options.add_argument("--plans", action="store_true", help="print which parts and granules are read, and why")
@@ -83,8 +84,11 @@ def _fill(store: Store, given: argparse.Namespace) -> Iterator[str]:
             _run(store, "events", gpus=given.gpus, day=FIRST + timedelta(number), first=first, rows=rows)
     spent = time.monotonic() - began
     yield f"events made by INSERT SELECT: {given.events / spent:,.0f} rows/s"
-    for number in range(10):
-        _run(store, "raw_lines", gpus=given.gpus, day=FIRST + timedelta(number), rows=given.lines // 10)
+    for number in range(LINE_DAYS):
+        a_day = given.lines // LINE_DAYS
+        for first in range(0, a_day, BLOCK):
+            rows, day = min(BLOCK, a_day - first), FIRST + timedelta(3 + number)
+            _run(store, "raw_lines", gpus=given.gpus, day=day, first=first, rows=rows, a_day=a_day)
     yield from _days(store, given)
 
 
@@ -112,7 +116,7 @@ def _sizes(store: Store) -> Iterator[str]:
 def _asked(store: Store, gpus: int, *, plans: bool) -> Iterator[str]:
     last = FIRST + timedelta(89)
     window = {"from": str(FIRST), "to": str(last)}
-    gpu = next(unit for (unit,) in store.rows((SQL / "one_gpu.sql").read_text(encoding="utf-8"), {"gpu": gpus // 3}))
+    gpu = next(unit for (unit,) in store.rows((SQL / "one_gpu.sql").read_text(encoding="utf-8")))
     node = f"n{gpus // 24:06d}"
     asked: list[tuple[str, dict[str, str]]] = [
         ("mtbf_by_cohort", {**window, "by": "sku"}),

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from pipeline.__main__ import build as application
 from pipeline.core.fleet.coalesce import CURVE_S, WINDOWS, closings, episodes, sensitivity
-from pipeline.core.fleet.records import FleetSpan
+from pipeline.core.fleet.records import Cohort, Exposure, FleetSpan
+from pipeline.fleet.day_rows import EXPOSURE_DAYS, FLEET_BUILDS, Build, exposure_rows
 from pipeline.store.clickhouse import Store
 from schemas import records as r
 from tests.store import fleet_seed
@@ -48,10 +49,19 @@ def test_a_day_built_again_says_the_same_and_keeps_what_was_built_before(store: 
 def test_a_build_that_was_cut_off_counts_for_nothing(store: Store) -> None:
     fleet_seed.fill(store)
     before = rows(store, "SELECT * FROM exposure_days ORDER BY ALL")
-    store.command(
-        "INSERT INTO exposure_days_rows SELECT * REPLACE (built_at + toIntervalHour(1) AS built_at) FROM exposure_days"
-    )
+    later = "SELECT * REPLACE (built_at + toIntervalHour(1) AS built_at) FROM exposure_days_rows"
+    store.command(f"INSERT INTO exposure_days_rows {later}")
     assert rows(store, "SELECT * FROM exposure_days ORDER BY ALL") == before
+
+
+@pytest.mark.clickhouse
+def test_a_block_that_is_sent_again_counts_once(store: Store) -> None:
+    build = Build(run="live", run_id="r1", cluster="c1", day=MARCH_1, built_at_ms=BUILT_MS)
+    exposure = Exposure(cluster="c1", unit_kind="gpu", unit="g1", node="n1", cohort=Cohort(), installed_ns=HOUR)
+    for _ in range(2):
+        store.insert(EXPOSURE_DAYS, exposure_rows(build, [exposure]))
+    store.insert(FLEET_BUILDS, [(*build.head, "0", "d1", "late data")])
+    assert rows(store, "SELECT unit, installed_ns FROM exposure_days") == [("g1", HOUR)]
 
 
 @pytest.mark.clickhouse

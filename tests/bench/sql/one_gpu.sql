@@ -1,2 +1,6 @@
--- The UUID of a GPU by its number.
-SELECT concat('GPU-', lower(hex(sipHash64(toUInt64({gpu:UInt64}), 'uuid'))))
+-- A GPU that has failed.
+SELECT unit
+FROM failure_days
+WHERE unit_kind = 'gpu'
+ORDER BY unit
+LIMIT 1

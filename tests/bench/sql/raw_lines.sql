@@ -7,7 +7,7 @@ WITH
     number % intDiv({gpus:UInt64}, 8) AS place, concat('n', leftPad(toString(place), 6, '0')) AS host,
     intDiv(number, intDiv({gpus:UInt64}, 8)) AS nth,
     toUnixTimestamp({day:Date}, 'UTC') * 1000000000
-        + toUInt64(nth * (86400000000000 / greatest(1, {rows:UInt64} / intDiv({gpus:UInt64}, 8)))) AS at_ns,
+        + toUInt64(nth * (86400000000000 / greatest(1, {a_day:UInt64} / intDiv({gpus:UInt64}, 8)))) AS at_ns,
     fromUnixTimestamp64Nano(toInt64(at_ns), 'UTC') AS at
 SELECT
     'live', 'bench', concat('c', toString(intDiv(place * 32, {gpus:UInt64}))), host, 'kmsg', '1',
@@ -16,5 +16,5 @@ SELECT
     concat('systemd[1]: Started session ', toString(sipHash64(number) % 100000), ' of user svc-',
         toString(sipHash64(number) % 97), ', memory peak ', toString(sipHash64(number, 1) % 100000), 'K'),
     map('kind', 'kernel'), map('kmsg.priority', '6'), number
-FROM numbers({rows:UInt64})
+FROM numbers({first:UInt64}, {rows:UInt64})
 SETTINGS optimize_on_insert = 0

@@ -12,7 +12,7 @@ WITH
             map('sku', ['h100', 'h200', 'b200'][place % 3 + 1], 'firmware', concat('96.', toString(gpu % 5)),
                 'pci_bus_id', concat('0000:', lower(hex(toUInt8(16 + 16 * (gpu % 8)))), ':00.0')), '', '')],
         if(gpu % 8 = 0,
-            [('node', host, 'facts', begin, NULL,
+            [('node', host, 'installed', begin, NULL,
                 map('driver', '570.1', 'rack', concat('r', toString(intDiv(place, 8))), 'leaf_switch',
                     concat('leaf', toString(intDiv(place, 16)))), '', '')], []),
         if(gpu % 24 = 0, [('node', host, 'facts', begin + toIntervalDay(intDiv({days:UInt32}, 2)), NULL,
