@@ -28,7 +28,7 @@ WITH
                 BETWEEN fromUnixTimestamp64Nano({from_ns:Int64} - {back_ns:Int64}, 'UTC')
                     AND fromUnixTimestamp64Nano({to_ns:Int64} - 1, 'UTC')
     ),
-    -- Which GPU answers to a bus id, from when to when.
+    -- Which GPU answers to a bus id, from when to when; spans call its node by machine id or by name.
     slots AS
     (
         SELECT
@@ -68,11 +68,13 @@ WITH
     placed AS
     (
         SELECT
-            l.*,
-            multiIf(NOT l.is_gpu, l.node, l.named != '', l.named, s.unit != '' AND l.at < s.to_ns, s.unit,
-                concat(l.node, '/', l.bus)) AS unit
+            l.node AS node, l.machine_id AS machine_id, l.name AS name, l.xid AS xid, l.count AS count, l.at AS at,
+            l.is_gpu AS is_gpu,
+            multiIf(NOT l.is_gpu, l.node, l.named != '', l.named, m.unit != '' AND l.at < m.to_ns, m.unit,
+                s.unit != '' AND l.at < s.to_ns, s.unit, concat(l.node, '/', l.bus)) AS unit
         FROM lines AS l
         ASOF LEFT JOIN slots AS s ON l.node = s.node AND l.bus = s.bus AND l.at >= s.from_ns
+        ASOF LEFT JOIN slots AS m ON l.machine_id = m.node AND l.bus = m.bus AND l.at >= m.from_ns
     ),
     following AS
     (

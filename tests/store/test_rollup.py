@@ -103,6 +103,15 @@ def test_a_gpu_that_nothing_is_told_of_is_named(store: Store) -> None:
 
 
 @pytest.mark.clickhouse
+def test_a_gpu_is_found_where_spans_call_its_node_by_machine_id(store: Store) -> None:
+    put_spans(store, [{**GPU, "node": "m-77"}])
+    line = fleet_seed.batch_of("n1", [event(1, "n1", "gpu.xid", DAY1 + HOUR, bus=BUS, xid="79")])
+    put(store, replace(line, machine_id="m-77"))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT unit, node, sku, episodes FROM episode_days") == [("g1", "m-77", "h100", 1)]
+
+
+@pytest.mark.clickhouse
 def test_a_line_counts_in_the_cohort_of_its_instant(store: Store) -> None:
     fleet_seed.fill(store)
     found = rows(
