@@ -10,13 +10,13 @@ from pipeline.core.fleet.records import FleetSpan, SpanKind, UnitKind
 SECOND: Final = 10**9
 BEGIN: Final = 1_772_323_200 * SECOND  # 2026-03-01
 LENGTH_S: Final = 3 * 86_400
-NODES: Final = ("n1", "n2", "n3")
+NODES: Final = ("n1", "n2")
 KINDS: Final[tuple[SpanKind, ...]] = (
     "installed", "installed", "installed", "installed", "installed", "facts", "facts", "drain", "repair", "maintenance",
     "upgrade", "boot", "reset", "busy", "busy", "busy", "observed", "observed",
 )  # fmt: skip
 FACTS: Final = ("", "sku", "rack", "driver", "batch")
-GPUS: Final = ("g1", "g2", "g3", "g4")
+GPUS: Final = ("g1", "g2")
 
 
 def span(unit: str, kind: SpanKind, from_s: float, to_s: float | None, **more: Any) -> FleetSpan:
@@ -30,9 +30,10 @@ def span(unit: str, kind: SpanKind, from_s: float, to_s: float | None, **more: A
 
 
 def any_span(row: int) -> st.SearchStrategy[FleetSpan]:
-    """One span, most likely a possible one."""
+    """One span, most likely a possible one, and of few units: they shall meet."""
     fields = st.tuples(
-        st.sampled_from(NODES + GPUS), st.sampled_from(KINDS), st.integers(-86_400 * SECOND, LENGTH_S * SECOND),
+        st.sampled_from(NODES + GPUS), st.sampled_from(KINDS),
+        st.one_of(st.sampled_from((-1, 0, 40_000 * SECOND)), st.integers(-86_400 * SECOND, LENGTH_S * SECOND)),
         st.one_of(st.none(), st.integers(-5, LENGTH_S * SECOND)), st.sampled_from(NODES), st.sampled_from(FACTS),
         st.sampled_from(["", "j1", "j2"]), st.sampled_from(["inventory.csv", "agent"]), st.integers(0, 9),
     )  # fmt: skip

@@ -104,6 +104,12 @@ def test_a_gpu_in_two_nodes_at_once_counts_where_it_was_put_last_and_is_named() 
     assert [(d.kind, d.unit, d.row) for d in found] == [("gpu_in_two_nodes", "g1", 2)]
 
 
+def test_of_two_nodes_that_a_gpu_came_to_at_once_the_name_decides_whoever_is_told_first() -> None:
+    one, two = (span("g1", "installed", 0, 900, node=node, source=f"{4 - row}") for row, node in ((1, "n1"), (2, "n2")))
+    for told in ((one, two), (two, one)):
+        assert [(e.node, e.installed_ns // SECOND) for e in exposures(told, BEGIN, END)[0]] == [("n2", 900)]
+
+
 def test_two_sources_that_agree_are_no_defect_and_one_that_says_it_twice_is() -> None:
     one, again = span("n1", "installed", 0, 1000), span("n1", "installed", 500, 2000, row=7)
     assert in_seconds(one, again) == (2000, 2000, 0, 0)
@@ -195,25 +201,32 @@ def test_the_sum_over_cohorts_is_the_total_to_the_ns(spans: list[FleetSpan]) -> 
     bare = [structs.replace(s, facts={k: v for k, v in s.facts.items() if k == "gpus"}) for s in spans]
     whole, _ = exposures([s for s in bare if s.kind != "facts"], BEGIN, END)
     assert sums(rows) == sums(whole)
-    by_unit: dict[str, int] = defaultdict(int)
+    places: dict[tuple[str, str], tuple[int, ...]] = defaultdict(lambda: (0, 0, 0))
     for e in rows:
-        by_unit[e.unit] += e.installed_ns
-        assert 0 <= e.in_service_ns <= e.installed_ns
+        told = (e.installed_ns, e.in_service_ns, e.observed_ns)
+        places[e.unit, e.node] = tuple(a + b for a, b in zip(places[e.unit, e.node], told, strict=True))
         assert 0 <= e.busy_ns <= e.installed_ns
-        assert 0 <= e.observed_ns <= e.in_service_ns
-    assert dict(by_unit) == counted_by_instants(spans)
+    assert dict(places) == counted_by_instants(spans)
 
 
-def counted_by_instants(spans: list[FleetSpan]) -> dict[str, int]:
+def counted_by_instants(spans: list[FleetSpan]) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Installed, in service and observed by unit and node, from what holds between each edge and the next."""
     edges = sorted({BEGIN, END, *(t for s in spans for t in (s.from_ns, s.to_ns) if t and BEGIN < t < END)})
-    good = [s for s in spans if s.kind == "installed" and (s.to_ns is None or s.to_ns >= s.from_ns)]
-    stated = {s.unit for s in good if s.action != "seen"}
-    counting = [s for s in good if s.action != "seen" or s.unit not in stated]
-    held: dict[str, int] = defaultdict(int)
+    good = [s for s in spans if s.to_ns is None or s.to_ns >= s.from_ns]
+    stated = {s.unit for s in good if s.kind == "installed" and s.action != "seen"}
+    held: dict[tuple[str, str], tuple[int, ...]] = {}
     for a, b in pairwise(edges):
-        for unit in {s.unit for s in counting if s.from_ns <= a and (s.to_ns is None or s.to_ns >= b)}:
-            held[unit] += b - a
-    return dict(held)
+        now = [s for s in good if s.from_ns <= a and (s.to_ns is None or s.to_ns >= b)]
+        here = [s for s in now if s.kind == "installed" and (s.action != "seen" or s.unit not in stated)]
+        for unit in {s.unit for s in here}:
+            last = max((s for s in here if s.unit == unit), key=lambda s: (s.from_ns, -(s.to_ns or 2**62), s.node))
+            node = last.node or unit
+            kinds = {s.kind for s in now if s.unit in (unit, node)}
+            away = bool(kinds & {"drain", "repair", "maintenance", "upgrade", "boot", "reset"})
+            told = (b - a, 0 if away else b - a, b - a if "observed" in kinds and not away else 0)
+            before = held.get((unit, node), (0, 0, 0))
+            held[unit, node] = tuple(x + y for x, y in zip(before, told, strict=True))
+    return held
 
 
 @settings(max_examples=60, deadline=None)
