@@ -10,7 +10,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check drill calibration ablation bench bench-clocks soak-clocks public-data fuzz schemas docs lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check drill calibration ablation bench bench-sql bench-clocks soak-clocks public-data fuzz schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -47,6 +47,9 @@ ablation: $(VENV)/.dev ## measure what each kind of derived evidence is worth, w
 
 bench: $(VENV)/.dev need-java ## reading next to the field's tools; throughput and latency next to bare Kafka and Faust
 	$(PY) -m tests.bench $(ARGS)
+
+bench-sql: $(VENV)/.dev ## 100 million events of 100,000 GPUs in the engine: what queries cost, with plans (ARGS="--events 1000000")
+	$(PY) -m tests.bench.sql_figures $(ARGS)
 
 bench-clocks: $(VENV)/.dev need-java ## how well clocks are told from beacons; errors, bounds, orders, faults, cost (minutes)
 	$(PY) -m tests.bench.clocks $(ARGS)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import orjson
 import typer
@@ -60,7 +60,7 @@ def sql(
     Examples: rootrank sql "SHOW TABLES"      rootrank sql "SELECT class, count() FROM incidents GROUP BY class" --json
     """
     text = (sys.stdin.read() if statement == "-" else statement).strip().rstrip(";").strip()
-    with _errors_as_exits():
+    with errors_as_exits():
         _refuse_writes(text)
         store = _reader(clickhouse_url, password_file, reader_user, reader_password_file)
         _show(queries.ask(store, text), as_json=as_json)
@@ -81,7 +81,7 @@ def query(
 
     Examples: rootrank query --list      rootrank query incidents --param run=replay      rootrank query gaps --json
     """
-    with _errors_as_exits():
+    with errors_as_exits():
         if listed or not name:
             _show_queries(queries.list_queries(), as_json=as_json)
             return
@@ -109,7 +109,7 @@ def migrate(
     """
     from pipeline.store.clickhouse import Store
 
-    with _errors_as_exits():
+    with errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
         store.ping()
         files = migrations.load_migrations()
@@ -132,7 +132,7 @@ def migrate(
 def _refuse_writes(text: str) -> None:
     word = _first_word(text)
     if word.upper() not in READING_WORDS:
-        _exit(
+        exit_with(
             f"`rootrank sql` only reads: {word.upper() or 'nothing'} is not one of {', '.join(sorted(READING_WORDS))}. "
             f"To change data, use a ClickHouse client with a user that may write",
             EXIT_USAGE,
@@ -217,19 +217,20 @@ def _show_status(states: list[migrations.MigrationStatus], *, as_json: bool) -> 
 
 
 @contextmanager
-def _errors_as_exits() -> Iterator[None]:
+def errors_as_exits() -> Iterator[None]:
+    """What can go wrong with the store as a sentence and an exit code."""
     try:
         yield
     except (StoreUnreachableError, StoreSettingsError) as error:
-        _exit(str(error), EXIT_UNREACHABLE if isinstance(error, StoreUnreachableError) else EXIT_USAGE)
+        exit_with(str(error), EXIT_UNREACHABLE if isinstance(error, StoreUnreachableError) else EXIT_USAGE)
     except StoreRefusedError as error:
-        _exit(*_refusal(error))
+        exit_with(*_refusal(error))
     except QueryFileError as error:
-        _exit(str(error), EXIT_USAGE)
+        exit_with(str(error), EXIT_USAGE)
     except MigrationError as error:
-        _exit(str(error), EXIT_PROBLEM)
+        exit_with(str(error), EXIT_PROBLEM)
     except StoreError as error:
-        _exit(str(error), EXIT_UNREACHABLE)
+        exit_with(str(error), EXIT_UNREACHABLE)
 
 
 def _refusal(error: StoreRefusedError) -> tuple[str, int]:
@@ -248,6 +249,7 @@ def _refusal(error: StoreRefusedError) -> tuple[str, int]:
             return f"ClickHouse refused the statement: {error}", EXIT_USAGE
 
 
-def _exit(message: str, code: int) -> None:
+def exit_with(message: str, code: int) -> NoReturn:
+    """Say it on standard error and leave."""
     typer.echo(f"rootrank: {printable(message)}", err=True)
     raise typer.Exit(code)

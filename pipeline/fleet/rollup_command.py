@@ -1,0 +1,92 @@
+"""`rootrank rollup`."""
+
+import time
+from datetime import date
+from typing import Annotated
+
+import msgspec
+import typer
+
+from pipeline.fleet.day_rows import Build
+from pipeline.fleet.rollup import Built, Rules, build_day, clusters, days_between, yesterday
+from pipeline.rules import load_rules
+from pipeline.store.commands import (
+    EXIT_USAGE,
+    AsJson,
+    PasswordFile,
+    Url,
+    errors_as_exits,
+    exit_with,
+)
+from pipeline.store.queries import STORED_RUNS
+from pipeline.store.settings import DEFAULT_URL, settings_from_url
+from pipeline.store.tables_text import printable
+
+
+def rollup(
+    *,
+    day: Annotated[str, typer.Option(help="One UTC day, as 2026-03-31; default: the last one that is over.")] = "",
+    first: Annotated[str, typer.Option("--from", help="The first of several days.")] = "",
+    last: Annotated[str, typer.Option("--to", help="The last of several days, which is built too.")] = "",
+    cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
+    run: Annotated[str, typer.Option(help=f"{', '.join(STORED_RUNS[:-1])} or {STORED_RUNS[-1]}.")] = "live",
+    why: Annotated[str, typer.Option(help="Why it is built; restatements print it.")] = "late data",
+    as_json: AsJson = False,
+    clickhouse_url: Url = DEFAULT_URL,
+    password_file: PasswordFile = None,
+) -> None:
+    """Build the days that rates are made of: time at risk, episodes, failures, and a list of what cannot be true.
+
+    Build a day once it is over and its late lines are in, and again whenever older data came in (an import, a
+    correction): the newest build of a day counts, older ones are kept for `--as-of`. Nothing is changed by building a
+    day again of the same data.
+
+    \b
+    Examples:
+      rootrank rollup
+      rootrank rollup --from 2026-03-01 --to 2026-03-31 --why "drains imported"
+      rootrank rollup --day 2026-03-31 --cluster c1 --json
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    from pipeline.store.clickhouse import Store
+
+    now_ms = time.time_ns() // 1_000_000
+    days = _days(day, first, last, now_ms)
+    if run not in STORED_RUNS:
+        exit_with(f"--run {run}: it is one of {', '.join(STORED_RUNS)}", EXIT_USAGE)
+    rules = load_rules()
+    with errors_as_exits():
+        store = Store(settings_from_url(clickhouse_url, password_file=password_file))
+        found = clusters(store, run, cluster)
+        if not found:
+            exit_with("nothing is told of any unit" + (f" of cluster {cluster}" if cluster else ""), EXIT_USAGE)
+        for run_id, name in found:
+            for one in days:
+                build = Build(run=run, run_id=run_id, cluster=name, day=one, built_at_ms=now_ms)
+                built = build_day(store, build, Rules(coalescing=rules.coalescing, digest=rules.digest), why)
+                typer.echo(msgspec.json.encode(built).decode() if as_json else _line(built))
+
+
+def _days(day: str, first: str, last: str, now_ms: int) -> list[date]:
+    if day and (first or last):
+        exit_with("give --day or --from and --to, not both", EXIT_USAGE)
+    begin = _date(day or first or last, now_ms)
+    end = _date(day or last or first, now_ms)
+    if end < begin:
+        exit_with(f"--to {end} is before --from {begin}", EXIT_USAGE)
+    return days_between(begin, end)
+
+
+def _date(text: str, now_ms: int) -> date:
+    if not text:
+        return yesterday(now_ms)
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        exit_with(f"{text!r} is not a day; write it as 2026-03-31", EXIT_USAGE)
+
+
+def _line(built: Built) -> str:
+    return printable(
+        f"{built.day} {built.cluster}: {built.units} units, {built.installed_hours:,.1f} GPU-hours installed, "
+        f"{built.episodes} episodes, {built.failures} failures, {built.defects} doubts"
+    )

@@ -1,0 +1,17 @@
+DROP VIEW IF EXISTS data_quality;
+DROP VIEW IF EXISTS data_quality_as_of;
+DROP VIEW IF EXISTS failure_days;
+DROP VIEW IF EXISTS failure_days_as_of;
+DROP VIEW IF EXISTS episode_days;
+DROP VIEW IF EXISTS episode_days_as_of;
+DROP VIEW IF EXISTS exposure_days;
+DROP VIEW IF EXISTS exposure_days_as_of;
+DROP VIEW IF EXISTS standing_builds;
+DROP VIEW IF EXISTS standing_builds_as_of;
+DROP VIEW IF EXISTS fleet_builds;
+DROP VIEW IF EXISTS corrections;
+DROP VIEW IF EXISTS corrections_as_of;
+DROP VIEW IF EXISTS job_attempts;
+DROP VIEW IF EXISTS job_attempts_as_of;
+DROP VIEW IF EXISTS fleet_spans;
+DROP VIEW IF EXISTS fleet_spans_as_of;

@@ -1,0 +1,51 @@
+-- question: Which classes of failure interrupt how often, of all unit time in service, with Garwood's interval; and
+-- question: which share of the failures of its category each is, next to the share of which the cause is unknown.
+-- param from:String = | first UTC day, such as 2026-03-01; empty: 28 days ago
+-- param to:String = | last UTC day; empty: today
+-- param unit_kind:String = gpu | the units whose time counts: gpu or node; failures of both are counted
+-- param cluster:String = | only this cluster
+-- param level:Float64 = 0.95 | confidence of the interval
+-- param as_of:String = 2299-01-01 00:00:00 | as it stood then (UTC)
+-- param run:String = live | live, replay or drill
+-- example: rootrank query mtbf_by_class --param from=2026-03-01 --param to=2026-03-31 --param cluster=c1
+WITH
+    -- Garwood's limits; explained in garwood.sql.
+    (n) -> if(n < 16, lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.9189385332046727,
+        (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / n / n) / n / n) / n / n) / n / n) / n) AS stirling_rest,
+    (n, mu) -> if(n = 0, -mu, -n * ((mu - n) / n - log1p((mu - n) / n)) - stirling_rest(n)
+        - 0.5 * log(6.283185307179586 * n)) AS log_poisson,
+    (n) -> range(toUInt64(20 + 9 * sqrt(n))) AS enough,
+    (n, mu) -> 1 + arraySum(x -> exp(x), arrayCumSum(arrayMap(i -> log(mu / (n + i + 1)), enough(n)))) AS at_least,
+    (n, mu) -> 1 + arraySum(x -> exp(x), arrayCumSum(arrayMap(i -> log((n - i) / mu),
+        arrayFilter(i -> i < n, enough(n))))) AS at_most,
+    (n, tail) -> if(n = 0, 0., exp(arrayFold((x, i) -> x - (log_poisson(n, exp(x)) + log(at_least(n, exp(x)))
+        - log(tail)) * at_least(n, exp(x)) / n, range(8), log(n)))) AS garwood_lo,
+    (n, tail) -> arrayFold((mu, i) -> mu + (log_poisson(n, mu) + log(at_most(n, mu)) - log(tail)) * at_most(n, mu),
+        range(8), n + 1.) AS garwood_hi,
+    -- end
+    if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
+    if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
+    (
+        SELECT sum(in_service_ns) / 3.6e12
+        FROM exposure_days_as_of(as_of = {as_of:String})
+        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
+    ) AS hours,
+    counted AS
+    (
+        SELECT
+            category, component, class, count() AS n, uniqExact(cluster, unit) AS units,
+            sum(ifNull(lost_gpu_hours, 0)) AS lost_gpu_hours
+        FROM failure_days_as_of(as_of = {as_of:String})
+        WHERE run = {run:String} AND day BETWEEN first_day AND last_day
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
+        GROUP BY category, component, class
+    )
+SELECT
+    category, component, class, n, units, 'in_service' AS exposure, round(hours, 3) AS unit_hours, hours / n AS mtbf_hours,
+    hours / garwood_hi(toFloat64(n), (1 - {level:Float64}) / 2) AS mtbf_lo_hours,
+    hours / garwood_lo(toFloat64(n), (1 - {level:Float64}) / 2) AS mtbf_hi_hours,
+    n / sum(n) OVER (PARTITION BY category) AS share_of_category,
+    sumIf(n, category = 'unknown') OVER () / sum(n) OVER () AS unknown_share, lost_gpu_hours
+FROM counted
+ORDER BY category, n DESC, class

@@ -1,0 +1,96 @@
+-- question: How often do units of each cohort fail: n, time at risk of the kind asked for, mean time between failures
+-- question: with Garwood's interval, dispersion (above 1.5: not Poisson, the interval is too narrow), the share of the
+-- question: worst unit, and the share of time in service that no agent watched. Counted: failures blamed on that kind
+-- question: of unit; those blamed on nobody stand under an empty cohort.
+-- param from:String = | first UTC day, such as 2026-03-01; empty: 28 days ago
+-- param to:String = | last UTC day; empty: today
+-- param by:String = sku | cluster, sku, driver, rack, position, firmware or batch
+-- param unit_kind:String = gpu | gpu or node
+-- param exposure:String = in_service | installed, in_service, busy or observed
+-- param category:String = infrastructure | infrastructure, planned, user_code or unknown: never in one figure
+-- param cluster:String = | only this cluster
+-- param level:Float64 = 0.95 | confidence of the interval
+-- param as_of:String = 2299-01-01 00:00:00 | as it stood then (UTC)
+-- param run:String = live | live, replay or drill
+-- example: rootrank query mtbf_by_cohort --param by=driver --param from=2026-03-01 --param to=2026-03-31
+WITH
+    -- Garwood's limits; explained in garwood.sql.
+    (n) -> if(n < 16, lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.9189385332046727,
+        (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / n / n) / n / n) / n / n) / n / n) / n) AS stirling_rest,
+    (n, mu) -> if(n = 0, -mu, -n * ((mu - n) / n - log1p((mu - n) / n)) - stirling_rest(n)
+        - 0.5 * log(6.283185307179586 * n)) AS log_poisson,
+    (n) -> range(toUInt64(20 + 9 * sqrt(n))) AS enough,
+    (n, mu) -> 1 + arraySum(x -> exp(x), arrayCumSum(arrayMap(i -> log(mu / (n + i + 1)), enough(n)))) AS at_least,
+    (n, mu) -> 1 + arraySum(x -> exp(x), arrayCumSum(arrayMap(i -> log((n - i) / mu),
+        arrayFilter(i -> i < n, enough(n))))) AS at_most,
+    (n, tail) -> if(n = 0, 0., exp(arrayFold((x, i) -> x - (log_poisson(n, exp(x)) + log(at_least(n, exp(x)))
+        - log(tail)) * at_least(n, exp(x)) / n, range(8), log(n)))) AS garwood_lo,
+    (n, tail) -> arrayFold((mu, i) -> mu + (log_poisson(n, mu) + log(at_most(n, mu)) - log(tail)) * at_most(n, mu),
+        range(8), n + 1.) AS garwood_hi,
+    -- end
+    if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
+    if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
+    (
+        SELECT throwIf({by:String} NOT IN ('cluster', 'sku', 'driver', 'rack', 'position', 'firmware', 'batch')
+            OR {exposure:String} NOT IN ('installed', 'in_service', 'busy', 'observed'),
+            '`by` and `exposure` are words that the head of this query names')
+    ) AS refused,
+    -- Grouped by one number for unit and cohort: by their names it would take three times as long.
+    counted AS
+    (
+        SELECT
+            any(multiIf({by:String} = 'cluster', cluster, {by:String} = 'sku', sku, {by:String} = 'driver', driver,
+                {by:String} = 'rack', rack, {by:String} = 'position', position, {by:String} = 'firmware', firmware, batch)
+                AS of_cohort) AS cohort,
+            bitXor(unit_id, cityHash64(of_cohort)) AS key,
+            sum(multiIf({exposure:String} = 'installed', installed_ns, {exposure:String} = 'in_service', in_service_ns,
+                {exposure:String} = 'busy', busy_ns, observed_ns)) AS at_risk_ns,
+            sum(in_service_ns) AS service_ns, sum(observed_ns) AS watched_ns, toUInt64(0) AS failures
+        FROM exposure_days_as_of(as_of = {as_of:String})
+        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
+        GROUP BY key
+        UNION ALL
+        SELECT
+            any(multiIf({by:String} = 'cluster', cluster, {by:String} = 'sku', sku, {by:String} = 'driver', driver,
+                {by:String} = 'rack', rack, {by:String} = 'position', position, {by:String} = 'firmware', firmware, batch)
+                AS of_cohort) AS cohort,
+            bitXor(unit_id, cityHash64(of_cohort)) AS key, toUInt64(0) AS at_risk_ns,
+            toUInt64(0) AS service_ns, toUInt64(0) AS watched_ns, count() AS failures
+        FROM failure_days_as_of(as_of = {as_of:String})
+        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND category = {category:String}
+            AND (unit_kind = {unit_kind:String} OR unit = '')
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
+        GROUP BY key
+    ),
+    by_unit AS
+    (
+        SELECT
+            any(counted.cohort) AS cohort, sum(counted.at_risk_ns) AS at_risk_ns, sum(counted.service_ns) AS service_ns,
+            sum(counted.watched_ns) AS watched_ns, sum(counted.failures) AS failures
+        FROM counted
+        WHERE NOT refused
+        GROUP BY key
+    ),
+    summed AS
+    (
+        SELECT
+            cohort, countIf(at_risk_ns > 0) AS units, sum(failures) AS n, sum(at_risk_ns) / 3.6e12 AS hours,
+            sum(service_ns) AS service_ns, sum(watched_ns) AS watched_ns, max(failures) AS worst,
+            countIf(failures > 0 AND at_risk_ns = 0) AS failed_unexposed,
+            sumIf(pow(failures, 2) / at_risk_ns, failures > 0) * sum(at_risk_ns) AS squares
+        FROM by_unit
+        GROUP BY cohort
+    )
+SELECT
+    cohort, n, {exposure:String} AS exposure, units, round(hours, 3) AS unit_hours,
+    if(n = 0 OR hours = 0, NULL, hours / n) AS mtbf_hours,
+    if(hours = 0, NULL, hours / garwood_hi(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_lo_hours,
+    if(n = 0 OR hours = 0, NULL, hours / garwood_lo(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_hi_hours,
+    if(hours = 0, NULL, 24000 * n / hours) AS per_1000_unit_days,
+    if(n = 0 OR units < 2 OR failed_unexposed > 0, NULL, (squares / n - n) / (units - 1)) AS dispersion,
+    if(n = 0, NULL, worst / n) AS worst_unit_share,
+    if(service_ns = 0, NULL, 1 - watched_ns / service_ns) AS unobserved_share
+FROM summed
+ORDER BY n DESC, cohort
+LIMIT 1000

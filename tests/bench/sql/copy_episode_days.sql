@@ -1,0 +1,5 @@
+-- What one day is like, so are the others: built once, copied with another date.
+INSERT INTO episode_days_rows
+SELECT * REPLACE (day + {shift:Int32} AS day)
+FROM episode_days_rows
+WHERE episode_days_rows.day = {day:Date}

@@ -1,0 +1,166 @@
+"""`make bench-sql`: a large fleet in the real engine, and what the named queries cost there.
+
+usage: python -m tests.bench.sql_figures [--events 100000000] [--gpus 100000] [--days 90] [--lines 30000000]
+                                         [--data DIR] [--keep] [--plans]
+
+Events, raw lines and an inventory are made by SQL; one day is built by `rootrank rollup`'s own code and measured, the
+others are copies of it. Times are of the second run of a query: the first reads from the disk.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from pipeline.embedded.clickhouse import ClickHouseServer
+from pipeline.fleet.day_rows import Build
+from pipeline.fleet.rollup import Rules, build_day
+from pipeline.rules import load_rules
+from pipeline.store import migrations, queries
+from pipeline.store.clickhouse import Store
+from pipeline.store.settings import settings_from_url
+from tests.bench.sql_inserts import insert_rates
+
+SQL: Final = Path(__file__).parent / "sql"
+FIRST: Final = date(2026, 3, 1)
+BUILT_MS: Final = 1_790_000_000_000
+BLOCK: Final = 2_000_000
+LINE_DAYS: Final = 2
+
+
+def main() -> None:
+    """Fill, build, ask, print."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--events", type=int, default=100_000_000)
+    options.add_argument("--gpus", type=int, default=100_000)
+    options.add_argument("--days", type=int, default=90)
+    options.add_argument("--lines", type=int, default=30_000_000, help="raw lines, all in two days")
+    options.add_argument("--data", type=Path, help="folder of the engine; one that is filled is asked as it is")
+    options.add_argument("--keep", action="store_true", help="leave the folder there")
+    options.add_argument("--plans", action="store_true", help="print which parts and granules are read, and why")
+    given = options.parse_args()
+    folder = given.data or Path(tempfile.mkdtemp(prefix="rootrank-bench-"))
+    server = ClickHouseServer(folder)
+    try:
+        store = Store(settings_from_url(f"{server.start()}/rootrank"))
+        if migrations.apply(store, migrations.load_migrations()):
+            for row in _fill(store, given):
+                _print(row)
+        for row in (*_sizes(store), *_asked(store, given.gpus, plans=given.plans), *insert_rates(store)):
+            _print(row)
+    finally:
+        server.stop()
+        if not given.keep and given.data is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _print(row: str) -> None:
+    sys.stdout.write(row + "\n")
+    sys.stdout.flush()
+
+
+def _run(store: Store, name: str, **parameters: Any) -> None:
+    store.command((SQL / f"{name}.sql").read_text(encoding="utf-8").strip(), parameters)
+
+
+def _fill(store: Store, given: argparse.Namespace) -> Iterator[str]:
+    yield f"{os.cpu_count()} cores; {given.events:,} events, {given.gpus:,} GPUs, {given.days} days"
+    fleet = {"gpus": given.gpus, "days": given.days, "first_day": FIRST}
+    for name in ("spans", "incidents", "culprits"):
+        _run(store, name, **fleet)
+    began = time.monotonic()
+    a_day = given.events // given.days
+    for number in range(given.days):
+        for first in range(0, a_day, BLOCK):
+            rows = min(BLOCK, a_day - first)
+            _run(store, "events", gpus=given.gpus, day=FIRST + timedelta(number), first=first, rows=rows)
+    spent = time.monotonic() - began
+    yield f"events made by INSERT SELECT: {given.events / spent:,.0f} rows/s"
+    for number in range(LINE_DAYS):
+        a_day = given.lines // LINE_DAYS
+        for first in range(0, a_day, BLOCK):
+            rows, day = min(BLOCK, a_day - first), FIRST + timedelta(3 + number)
+            _run(store, "raw_lines", gpus=given.gpus, day=day, first=first, rows=rows, a_day=a_day)
+    yield from _days(store, given)
+
+
+def _days(store: Store, given: argparse.Namespace) -> Iterator[str]:
+    rules = load_rules()
+    for cluster in ("c0", "c1", "c2", "c3"):
+        build = Build(run="live", run_id="bench", cluster=cluster, day=FIRST, built_at_ms=BUILT_MS)
+        began = time.monotonic()
+        built = build_day(store, build, Rules(coalescing=rules.coalescing, digest=rules.digest), "bench")
+        spent = time.monotonic() - began
+        yield (
+            f"rollup of a day of {cluster}: {built.units:,} units, {built.episodes:,} episodes, "
+            f"{built.failures} failures, {built.defects} doubts in {spent:.1f} s"
+        )
+    for shift in range(1, given.days):
+        for name in ("copy_exposure_days", "copy_episode_days", "copy_failure_days", "copy_builds"):
+            _run(store, name, day=FIRST, shift=shift)
+
+
+def _sizes(store: Store) -> Iterator[str]:
+    for table, rows, size, parts in store.rows((SQL / "sizes.sql").read_text(encoding="utf-8")):
+        yield f"{table:28} {rows:>12,} rows {size / 1e6:>9,.0f} MB {size / rows:6.1f} bytes a row {parts:4} parts"
+
+
+def _asked(store: Store, gpus: int, *, plans: bool) -> Iterator[str]:
+    last = FIRST + timedelta(89)
+    window = {"from": str(FIRST), "to": str(last)}
+    gpu = next(unit for (unit,) in store.rows((SQL / "one_gpu.sql").read_text(encoding="utf-8")))
+    node = f"n{gpus // 24:06d}"
+    asked: list[tuple[str, dict[str, str]]] = [
+        ("mtbf_by_cohort", {**window, "by": "sku"}),
+        ("mtbf_by_cohort", {**window, "by": "driver", "exposure": "busy"}),
+        ("mtbf_by_class", window),
+        ("gpu_life", {"gpu": gpu}),
+        ("lines_around_incident", {"incident": "i777"}),
+        ("node_around_incident", {"incident": "i777"}),
+        ("switch_around", {"node": node, "at": "2026-03-05T12:00:00Z"}),
+        ("xid_by_sku_and_driver", window),
+        ("incidents_like", {"incident": "i777"}),
+        ("symptom_storms", {"from": "2026-03-05T00:00:00Z", "to": "2026-03-06T00:00:00Z", "nodes": "50"}),
+        ("repairs", {"unit": gpu}),
+        ("data_quality", window),
+    ]
+    yield f"{'query':24} {'rows':>6} {'seconds':>8} {'first':>8} {'rows read':>12} {'MB read':>9}"
+    for name, parameters in asked:
+        query = queries.load_query(name)
+        bound = queries.bind(query, parameters)
+        first, _ = _timed(store, query.text, bound)
+        second, answer = _timed(store, query.text, bound)
+        read = answer["statistics"]
+        yield (
+            f"{name:24} {answer['rows']:>6} {second:>8.3f} {first:>8.3f} {read['rows_read']:>12,} "
+            f"{read['bytes_read'] / 1e6:>9,.1f}"
+        )
+        if plans:
+            yield from _plan(store, query.text, bound)
+
+
+def _timed(store: Store, text: str, bound: dict[str, str]) -> tuple[float, Any]:
+    began = time.monotonic()
+    answer = store.text(text, bound, "JSONCompact")
+    return time.monotonic() - began, orjson.loads(answer)
+
+
+def _plan(store: Store, text: str, bound: dict[str, str]) -> Iterator[str]:
+    for (line,) in store.rows(f"EXPLAIN indexes = 1 {text}", bound):
+        told = line.strip(" │└─├")
+        if told.startswith(
+            ("ReadFromMergeTree", "Parts:", "Granules:", "Name:", "PrimaryKey", "Skip", "Min-Max", "Partition")
+        ):
+            yield f"    {told}"
+
+
+if __name__ == "__main__":
+    main()

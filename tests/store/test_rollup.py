@@ -1,0 +1,178 @@
+"""Days built from what is told: the same again from the same data, and nothing twice."""
+
+from datetime import date
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from pipeline.__main__ import build as application
+from pipeline.core.fleet.coalesce import CURVE_S, WINDOWS, closings, episodes, sensitivity
+from pipeline.core.fleet.records import Cohort, Exposure, FleetSpan
+from pipeline.fleet.day_rows import EXPOSURE_DAYS, FLEET_BUILDS, Build, exposure_rows
+from pipeline.store.clickhouse import Store
+from schemas import records as r
+from tests.store import fleet_seed
+from tests.store.conftest import put, url_of, value
+from tests.store.fleet_seed import BUILT_MS, DAY1, DAY2, HOUR, build, event, put_spans, span
+from tests.store.seed import NS
+
+MARCH_1, MARCH_2 = date(2026, 3, 1), date(2026, 3, 2)
+GPU = span("c1", "installed", "gpu", "g1", DAY1, node="n1", facts={"pci_bus_id": "0000:30:00.0", "sku": "h100"})
+BUS = "0000:30:00.0"
+
+
+def told(store: Store, *events: r.Event) -> None:
+    """Events of n1."""
+    put(store, *(fleet_seed.batch_of("n1", [one]) for one in events))
+
+
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in store.rows(sql)]
+
+
+@pytest.mark.clickhouse
+def test_a_day_built_again_says_the_same_and_keeps_what_was_built_before(store: Store) -> None:
+    fleet_seed.fill(store)
+    tables = ("exposure_days", "episode_days", "failure_days", "data_quality")
+    first = {name: rows(store, f"SELECT * EXCEPT built_at FROM {name} ORDER BY ALL") for name in tables}
+    build(store, "c1", MARCH_1, built_at_ms=BUILT_MS + 5000)
+    assert all(first.values())
+    assert {name: rows(store, f"SELECT * EXCEPT built_at FROM {name} ORDER BY ALL") for name in tables} == first
+    assert value(store, "SELECT count() FROM fleet_builds WHERE cluster = 'c1' AND day = '2026-03-01'") == 2
+    assert value(store, "SELECT uniqExact(built_at) FROM exposure_days_rows WHERE day = '2026-03-01'") == 2
+
+
+@pytest.mark.clickhouse
+def test_a_build_that_was_cut_off_counts_for_nothing(store: Store) -> None:
+    fleet_seed.fill(store)
+    before = rows(store, "SELECT * FROM exposure_days ORDER BY ALL")
+    later = "SELECT * REPLACE (built_at + toIntervalHour(1) AS built_at) FROM exposure_days_rows"
+    store.command(f"INSERT INTO exposure_days_rows {later}")
+    assert rows(store, "SELECT * FROM exposure_days ORDER BY ALL") == before
+
+
+@pytest.mark.clickhouse
+def test_a_block_that_is_sent_again_counts_once(store: Store) -> None:
+    build = Build(run="live", run_id="r1", cluster="c1", day=MARCH_1, built_at_ms=BUILT_MS)
+    exposure = Exposure(cluster="c1", unit_kind="gpu", unit="g1", node="n1", cohort=Cohort(), installed_ns=HOUR)
+    for _ in range(2):
+        store.insert(EXPOSURE_DAYS, exposure_rows(build, [exposure]))
+    store.insert(FLEET_BUILDS, [(*build.head, "0", "d1", "late data")])
+    assert rows(store, "SELECT unit, installed_ns FROM exposure_days") == [("g1", HOUR)]
+
+
+@pytest.mark.clickhouse
+def test_an_event_on_a_node_with_two_jobs_counts_once(store: Store) -> None:
+    fleet_seed.fill(store)
+    assert value(store, "SELECT count() FROM event_jobs WHERE reporter = 'n1' AND event_id = 'e000001'") == 2
+    assert rows(store, "SELECT unit, lines, episodes FROM episode_days WHERE xid = 79") == [("g1", 1, 1)]
+
+
+@pytest.mark.clickhouse
+def test_an_episode_over_midnight_counts_on_the_day_it_begins(store: Store) -> None:
+    put_spans(store, [GPU])
+    told(store, *(event(i, "n1", "gpu.xid", DAY2 + (i - 3) * 100 * NS, bus=BUS, xid="119") for i in range(6)))
+    for day in (MARCH_1, MARCH_2):
+        build(store, "c1", day)
+    found = rows(store, "SELECT day, lines, episodes FROM episode_days ORDER BY day")
+    assert found == [(MARCH_1, 3, 1), (MARCH_2, 3, 0)]
+
+
+@pytest.mark.clickhouse
+def test_a_reset_ends_an_episode_and_so_does_a_reboot(store: Store) -> None:
+    reset = span("c1", "reset", "gpu", "g1", DAY1 + HOUR, DAY1 + HOUR + NS, node="n1")
+    put_spans(store, [GPU, reset])
+    hours = (0.9, 1.1, 1.2)
+    told(store, *(event(i, "n1", "gpu.xid", DAY1 + int(h * HOUR), bus=BUS, xid="94") for i, h in enumerate(hours)))
+    again = fleet_seed.batch_of("n1", [event(9, "n1", "gpu.xid", DAY1 + 2 * HOUR, bus=BUS, xid="94")])
+    put(store, replace(again, boot_id="b2"), first_offset=50)
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT lines, episodes FROM episode_days") == [(4, 3)]
+
+
+@pytest.mark.clickhouse
+def test_a_gpu_that_nothing_is_told_of_is_named(store: Store) -> None:
+    put_spans(store, [GPU])
+    told(store, event(1, "n1", "gpu.xid", DAY1 + HOUR, bus="0000:99:00.0", xid="79"))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT unit, episodes FROM episode_days") == [("n1/0000:99:00.0", 1)]
+    assert rows(store, "SELECT kind, unit FROM data_quality") == [("events_of_unknown_gpu", "n1/0000:99:00.0")]
+
+
+@pytest.mark.clickhouse
+def test_a_gpu_is_found_where_spans_call_its_node_by_machine_id(store: Store) -> None:
+    put_spans(store, [{**GPU, "node": "m-77"}])
+    line = fleet_seed.batch_of("n1", [event(1, "n1", "gpu.xid", DAY1 + HOUR, bus=BUS, xid="79")])
+    put(store, replace(line, machine_id="m-77"))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT unit, node, sku, episodes FROM episode_days") == [("g1", "m-77", "h100", 1)]
+
+
+@pytest.mark.clickhouse
+def test_a_line_counts_in_the_cohort_of_its_instant(store: Store) -> None:
+    fleet_seed.fill(store)
+    found = rows(
+        store, "SELECT driver, node, episodes FROM episode_days WHERE xid = 31 AND unit = 'g1' ORDER BY driver"
+    )
+    assert found == [("535", "n1", 1), ("550", "n1", 1)]
+    assert rows(store, "SELECT node FROM episode_days WHERE unit = 'g2'") == [("n2",)]
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize("seed", range(3))
+def test_sql_counts_the_episodes_that_python_counts(store: Store, seed: int) -> None:
+    dice = Random(seed)
+    resets = sorted(DAY1 + dice.randrange(48 * 3600) * NS for _ in range(6))
+    put_spans(store, [GPU, *(span("c1", "reset", "gpu", "g1", at - NS, at, node="n1") for at in resets)])
+    times: dict[int, list[int]] = {xid: [] for xid in (31, 74, 79, 94, 119)}
+    for number in range(400):
+        at_ns = DAY1 + int(dice.random() ** 3 * 48 * 3600) * NS
+        times[dice.choice(list(times))].append(at_ns + number)
+    lines = [(xid, at_ns) for xid, at in times.items() for at_ns in at]
+    told(store, *(event(i, "n1", "gpu.xid", at, bus=BUS, xid=str(xid)) for i, (xid, at) in enumerate(lines)))
+    for day in (MARCH_1, MARCH_2):
+        build(store, "c1", day)
+    found = {xid: (n, c) for xid, n, *c in rows(store, COUNTS)}
+    ends = [
+        FleetSpan(cluster="c1", unit_kind="gpu", unit="g1", kind="reset", from_ns=at - NS, to_ns=at) for at in resets
+    ]
+    for xid, at in times.items():
+        closes = closings(ends, WINDOWS[xid])
+        curve = sensitivity({"g1": at}, CURVE_S, closes)
+        assert found[xid] == (len(episodes(at, WINDOWS[xid], closes.get("g1", ()))), list(curve.values())), xid
+
+
+COUNTS = "SELECT xid, sum(episodes), {} FROM episode_days GROUP BY xid".format(
+    ", ".join(f"sum(by_window[{window_s}])" for window_s in CURVE_S)
+)
+
+
+@pytest.mark.clickhouse
+def test_the_command_builds_days_and_says_what_it_found(store: Store) -> None:
+    put_spans(store, [GPU])
+    asked = ["rollup", "--day", "2026-03-01", "--why", "drains imported", "--clickhouse-url", url_of(store.settings)]
+    answer = CliRunner().invoke(application("rollup"), asked)
+    assert answer.exit_code == 0, answer.output
+    assert answer.output == "2026-03-01 c1: 1 units, 24.0 GPU-hours installed, 0 episodes, 0 failures, 0 doubts\n"
+    assert rows(store, "SELECT day, why FROM fleet_builds") == [(MARCH_1, "drains imported")]
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (["--day", "yesterday"], "is not a day"),
+        (["--day", "2026-03-01", "--to", "2026-03-02"], "not both"),
+        (["--from", "2026-03-02", "--to", "2026-03-01"], "is before"),
+        (["--run", "dream"], "it is one of live, replay, drill"),
+        (["--cluster", "nowhere"], "nothing is told of any unit of cluster nowhere"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_refused(shared_store: Store, asked: list[str], says: str) -> None:
+    given = ["rollup", *asked, "--clickhouse-url", url_of(shared_store.settings)]
+    answer = CliRunner().invoke(application("rollup"), given)
+    assert answer.exit_code == 2
+    assert says in answer.output
