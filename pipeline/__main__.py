@@ -101,6 +101,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Bring the ClickHouse tables up to date.",
     ),
     Command(
+        name="rebuild", module="pipeline.fleet.rebuild_command", function="rebuild", panel=OPERATE, extra="pipeline",
+        help="Read stored raw lines again with today's signals and rules, compare, and put in place.",
+    ),
+    Command(
         name="replay", module="pipeline.commands.replay", function="replay", panel=DEVELOP, extra="pipeline,shipper",
         help="Play a folder of logs as a fleet, through real shippers and Kafka.",
     ),

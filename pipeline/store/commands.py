@@ -60,7 +60,7 @@ def sql(
     Examples: rootrank sql "SHOW TABLES"      rootrank sql "SELECT class, count() FROM incidents GROUP BY class" --json
     """
     text = (sys.stdin.read() if statement == "-" else statement).strip().rstrip(";").strip()
-    with _errors_as_exits():
+    with errors_as_exits():
         _refuse_writes(text)
         store = _reader(clickhouse_url, password_file, reader_user, reader_password_file)
         _show(queries.ask(store, text), as_json=as_json)
@@ -81,7 +81,7 @@ def query(
 
     Examples: rootrank query --list      rootrank query incidents --param run=replay      rootrank query gaps --json
     """
-    with _errors_as_exits():
+    with errors_as_exits():
         if listed or not name:
             _show_queries(queries.list_queries(), as_json=as_json)
             return
@@ -109,7 +109,7 @@ def migrate(
     """
     from pipeline.store.clickhouse import Store
 
-    with _errors_as_exits():
+    with errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
         store.ping()
         files = migrations.load_migrations()
@@ -217,7 +217,8 @@ def _show_status(states: list[migrations.MigrationStatus], *, as_json: bool) -> 
 
 
 @contextmanager
-def _errors_as_exits() -> Iterator[None]:
+def errors_as_exits() -> Iterator[None]:
+    """Every error of the store as one line and an exit code."""
     try:
         yield
     except (StoreUnreachableError, StoreSettingsError) as error:

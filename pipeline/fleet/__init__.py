@@ -1,0 +1,1 @@
+"""Fleet statistics: what is told of units becomes days, days become reports."""
