@@ -77,6 +77,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Run a named query.",
     ),
     Command(
+        name="tables", module="pipeline.store.described_command", function="tables", panel=LOOK,
+        help="Say what the tables and their columns mean.",
+    ),
+    Command(
         name="rules", module="pipeline.commands.rules", function="app", panel=LOOK,
         help="Show, test and explain signals and cause rules; list lines that nobody reads.",
     ),
