@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.clickhouse import Store
-from pipeline.store.sqlfiles import ROOT, split_statements
-from tests.store.conftest import value
+from pipeline.store.sqlfiles import ROOT
 
 pytestmark = pytest.mark.clickhouse
 
@@ -62,11 +60,6 @@ def test_the_reader_of_the_file_reads_and_does_nothing_else(tmp_path: Path) -> N
     expected = {**ALLOWED, **REFUSED}
 
     assert dict(zip(expected, asked(tmp_path, list(expected)), strict=True)) == expected
-
-
-def test_every_statement_of_the_file_is_one_that_the_engine_reads(shared_store: Store) -> None:
-    for sql in split_statements(ROLES):
-        assert value(shared_store, f"SELECT formatQuery($sql${sql}$sql$) != ''")
 
 
 def test_the_bounds_of_the_embedded_reader_are_those_of_the_file() -> None:
