@@ -187,12 +187,11 @@ def measured_times(store: Store, who: Reporter, day: date) -> dict[str, dict[str
 
 
 def as_measured(event: Event, known: Mapping[str, dict[str, Any]]) -> Event:
-    """The event where it was placed when its line came, if today's signals read the same stamp off the line and do not
-    place it better.
+    """The event where it was placed when its line came, if today's signals read the same stamp off the line.
+
+    What segments that were known later say of it is the business of `events_aligned`.
     """
     found = known.get(event.event_id)
     if found is None or (event.raw_ns != found["raw_ns"] and event.kernel is None):
-        return event
-    if event.quality == "good" and found["quality"] == "holdover":
         return event
     return msgspec.structs.replace(event, **found)

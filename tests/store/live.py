@@ -11,7 +11,8 @@ from pipeline.engine import Engine
 from pipeline.folder import plan
 from pipeline.reader import node_records
 from pipeline.store.clickhouse import Store
-from schemas.records import Progress, RawBatch
+from schemas.records import Annotation, Progress, RawBatch
+from schemas.topics import key_of
 from tests.store.conftest import put
 
 NS = 1_000_000_000
@@ -38,9 +39,17 @@ def as_read_live(batch: RawBatch, read_ns: int) -> RawBatch:
     return msgspec.structs.replace(batch, records=records, clock=clock)
 
 
-def store_live(store: Store, folder: Path, read_ns: int, *, as_stored: Alter = lambda record: record) -> None:
-    """Read a folder at a time (unix ns) and store what all stages say, as `as_stored` makes it; None is not stored."""
+def store_live(
+    store: Store, folder: Path, read_ns: int, *, as_stored: Alter = lambda record: record,
+    first: Iterable[Annotation] = (),
+) -> None:  # fmt: skip
+    """Read a folder at a time (unix ns) and store what all stages say, as `as_stored` makes it; None is not stored.
+
+    `first`: what jobs sent by themselves before.
+    """
     planned, engine, ends = plan([folder]), Recorder(), []
+    for mark in first:
+        engine.feed(key_of("live", "live", mark.cluster, mark.reporter), mark, now_ns=mark.start_unix_nano)
     for node in planned.nodes:
         for keyed in node_records(planned.cluster, node, "live", "live"):
             if isinstance(keyed.record, RawBatch):

@@ -1,6 +1,7 @@
 """Stored raw lines read again: what stands stays until it is replaced, and is replaced whole."""
 
-from datetime import date
+from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ from typer.testing import CliRunner
 
 from pipeline.__main__ import build
 from pipeline.core.fleet.restated import Comparison
+from pipeline.diagnose import diagnose
+from pipeline.drill.generate import Options, incident, write
+from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.fleet.rebuild import Rebuild, begun, scope_of, window_of
 from pipeline.fleet.rebuild_journal import STALE_MS, RebuildError, Window, create_staging, settle
+from pipeline.store import migrations
 from pipeline.store.clickhouse import Store
 from pipeline.store.sqlfiles import split_statements, statement
-from schemas.records import Culprit, EventBatch, Incident, RawBatch
-from tests.store.conftest import put, url_of, value
+from schemas.records import Annotation, Culprit, EventBatch, Incident, RawBatch
+from tests.store.conftest import new_database, put, url_of, value
 from tests.store.live import NS, store_live
 
 pytestmark = pytest.mark.clickhouse
@@ -28,6 +33,14 @@ DAY = date(2026, 3, 11)
 WINDOW = Window(since=DAY, until=DAY)
 NOW_MS = 1_780_000_000_000
 VIEWS = ("events", "event_jobs", "incidents", "chain_steps", "culprits")
+
+
+@pytest.fixture
+def other_store(clickhouse_server: ClickHouseServer) -> Iterator[Store]:
+    """Another migrated, empty database."""
+    with new_database(clickhouse_server.url) as other:
+        migrations.apply(other, migrations.load_migrations())
+        yield other
 
 
 def before_xids(record: msgspec.Struct) -> msgspec.Struct | None:
@@ -303,3 +316,91 @@ def test_the_command_says_that_there_is_nothing_to_rebuild(store: Store) -> None
 
     assert answer.exit_code != 0
     assert "no raw lines are kept" in answer.stderr
+
+
+def test_an_interrupted_rebuild_changes_nothing_and_leaves_nothing(store: Store) -> None:
+    store_live(store, DEMO, READ_NS, as_stored=before_xids)
+    before = stand(store)
+
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), begun(store, WINDOW, now_ms=NOW_MS) as work:
+        work.build(interrupted)
+
+    assert stand(store) == before
+    assert staged_tables(store) == []
+    assert value(store, "SELECT state FROM rebuilds") == "dropped"
+
+
+def test_a_job_that_goes_on_after_the_days_keeps_its_incident_and_its_links(store: Store) -> None:
+    batches: list[EventBatch] = []
+
+    def noted(record: msgspec.Struct) -> msgspec.Struct | None:
+        if isinstance(record, EventBatch) and record.job_id is not None and record.events:
+            batches.append(record)
+        return before_xids(record)
+
+    store_live(store, DEMO, READ_NS, as_stored=noted)
+    later = msgspec.structs.replace(
+        batches[0].events[0], event_id="later", observed_time_unix_nano=READ_NS + 86_400 * NS
+    )
+    put(store, msgspec.structs.replace(batches[0], events=[later]), timestamp_ms=READ_NS // 1_000_000 + 86_400_000)
+    links = value(store, "SELECT count() FROM event_jobs")
+
+    comparison = rebuilt(store)
+
+    assert (comparison.left, comparison.changes) == (1, [])
+    assert classes(store) == [("unknown/no_cause", 2, "open")]
+    assert value(store, "SELECT count() FROM events WHERE name = 'gpu.xid'") > 0
+    assert value(store, "SELECT count() FROM event_jobs") > links
+
+
+def test_marks_that_a_job_sent_by_itself_are_read_again_though_they_are_no_lines(store: Store) -> None:
+    mark = Annotation(
+        run="live", run_id="live", cluster="demo", reporter="gpu-101", node="gpu-101", kind="step", job_id="48211",
+        start_unix_nano=READ_NS - 900 * NS, rank=0, step=7, phase="train",  # type: ignore[arg-type]
+    )  # fmt: skip
+    store_live(store, DEMO, READ_NS, first=[mark])
+    before = store.rows("SELECT * FROM events WHERE source = 'annotation'")
+    assert len(before) == 1
+
+    comparison = rebuilt(store)
+
+    assert comparison.is_empty
+    assert store.rows("SELECT * FROM events WHERE source = 'annotation'") == before
+    assert value(store, "SELECT count() FROM rebuilds WHERE counts['events_after'] = counts['events_before']") == 1
+
+
+@pytest.mark.slow
+def test_a_line_that_is_an_event_only_now_is_placed_by_the_clocks_that_were_measured(
+    store: Store, other_store: Store, tmp_path: Path
+) -> None:
+    """Wall clocks that are off and stepped by seconds; two of three events are known, the third is made again."""
+    write(incident(Options(seed=41, chain="C10", ranks=16, beacons=True, skew_s=5.0)), tmp_path / "made")
+    folder = tmp_path / "made" / "logs"
+    ended = max(i.ended_at for i in diagnose([folder]).incidents if i.ended_at is not None)
+    read_ns = int(datetime.fromisoformat(ended).timestamp() + 60) * NS
+    store_live(other_store, folder, read_ns)
+    store_live(store, folder, read_ns, as_stored=two_of_three)
+    times = "SELECT event_id, aligned_time, lo_time, hi_time FROM events WHERE aligned_time IS NOT NULL"
+    known, truth = {row[0] for row in store.rows(times)}, {row[0]: row[1] for row in other_store.rows(times)}
+
+    window, _ = window_of(store, "", None, None, date(2100, 1, 1))
+    with begun(store, window, now_ms=NOW_MS) as work:
+        comparison = work.build(silent)
+        work.swap()
+
+    made = {row[0]: row[1:] for row in store.rows(times)}
+    assert value(other_store, "SELECT count() FROM clock_segments WHERE quality != 'none'") > 0
+    assert made.keys() == truth.keys() > known
+    assert [n for n in truth.keys() - known if not made[n][1] <= truth[n] <= made[n][2]] == []
+    assert [n for n in known if made[n][0] != truth[n]] == []
+    assert (comparison.changes, comparison.unchanged) == ([], 1)
+
+
+def two_of_three(record: msgspec.Struct) -> msgspec.Struct | None:
+    """As an engine stored it that knew fewer signals."""
+    if isinstance(record, EventBatch):
+        return msgspec.structs.replace(record, events=[e for e in record.events if int(e.event_id[:4], 16) % 3])
+    return record
