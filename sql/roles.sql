@@ -1,12 +1,11 @@
--- The read-only user of `rootrank sql`, Grafana and other readers. Run once, as an administrator, with a password
--- of your own; `rootrank` is the database name. An embedded engine has no users: its HTTP front enforces the same
+-- The read-only user of `rootrank sql`, Grafana and other readers. Run as an administrator, with a password
+-- of your own; to run it again does no harm; `rootrank` is the database name. An embedded engine has no users: its HTTP front enforces the same
 -- but for the quota.
 --
 -- readonly = 2 lets a reader choose its own limits (Grafana sets max_execution_time on each query), within the bounds
 -- below, but never write, and never change `readonly` itself. A result of more rows than that is an error, never cut
--- in silence. No table function that reads files or opens sockets is
--- granted, and nothing of `system`: what others ask stays hidden where the server's own configuration has
--- <select_from_system_db_requires_grant>true (as it comes since 22.11).
+-- in silence. No table function that reads files or opens sockets is granted, and nothing of `system` that shows what
+-- others ask: it stays hidden where the server's own configuration has <select_from_system_db_requires_grant> true.
 CREATE ROLE IF NOT EXISTS rootrank_read;
 
 GRANT SELECT, SHOW TABLES, SHOW COLUMNS ON rootrank.* TO rootrank_read;
@@ -16,7 +15,9 @@ GRANT SELECT ON system.parts TO rootrank_read;
 GRANT SELECT ON system.tables TO rootrank_read;
 GRANT SELECT ON system.columns TO rootrank_read;
 
-CREATE SETTINGS PROFILE IF NOT EXISTS rootrank_reader SETTINGS
+CREATE SETTINGS PROFILE IF NOT EXISTS rootrank_reader;
+
+ALTER SETTINGS PROFILE rootrank_reader SETTINGS
     readonly = 2,
     allow_ddl = 0 CONST,
     max_execution_time = 60 MIN 1 MAX 600,

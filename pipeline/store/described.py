@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FILE: Final = Path(__file__).with_name("tables.json")
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "tables.md"
-_ENDINGS: Final = ("_live", "_as_of")
+_AS_OF: Final = "_as_of"
 _HEAD: Final = """# Tables
 
 What people read in ClickHouse: {count} views, made by `python -m pipeline.store.described` from the comments in
@@ -51,13 +51,17 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Described(Struct, frozen=True, kw_only=True):
-    """A view: what a row of it is, its columns, and what can be asked of it by name."""
+    """A view: what a row of it is, its columns, and what can be asked of it by name.
+
+    `as_of`: how to read it as it stood at a moment, where that can be asked.
+    """
 
     name: str
     meaning: str
     columns: list[Column]
     questions: list[Question]
     example: str
+    as_of: str = ""
 
 
 @cache
@@ -83,30 +87,32 @@ def describe(store: "Store") -> list[Described]:
         tables = (view, base, f"{base}_rows", "raw_lines", "events", "incident_revisions")
         return next((own[table, name] for table in tables if (table, name) in own), shared.get(name, ""))
 
+    views: dict[str, str] = {}
+    views.update((str(name), str(meaning)) for name, meaning in store.rows(statement("views")))
     return [
         Described(
             name=view, meaning=meaning, questions=list(_questions(view, known)), example=_example(view),
+            as_of=_example(f"{view}{_AS_OF}(as_of = '2026-03-31 00:00:00')") if f"{view}{_AS_OF}" in views else "",
             columns=[Column(name=n, type=kind, meaning=meant(view, n)) for n, kind in columns.get(view, [])],
         )
-        for view, meaning in store.rows(statement("views"))
+        for view, meaning in views.items() if not view.endswith(_AS_OF)
     ]  # fmt: skip
 
 
 def _base(view: str) -> str:
     """The view of which another one is a part."""
-    return next((view.removesuffix(ending) for ending in _ENDINGS if view.endswith(ending)), view)
+    return view.removesuffix("_live")
 
 
 def _questions(view: str, known: list[NamedQuery]) -> Iterator[Question]:
     for query in known:
         text = re.sub("--.*", "", query.text)
-        if re.search(rf"\b{view}\b", text):
+        if re.search(rf"\b{view}(?:{_AS_OF})?\b", text):
             yield Question(query=query.name, question=query.question, example=query.example)
 
 
 def _example(view: str) -> str:
-    asked = f"{view}(as_of = now64(3))" if view.endswith("_as_of") else view
-    return f'rootrank sql "SELECT * FROM {asked} LIMIT 10"'  # noqa: S608 (shown, not asked)
+    return f'rootrank sql "SELECT * FROM {view} LIMIT 10"'  # noqa: S608 (shown, not asked)
 
 
 def page(views: list[Described]) -> str:
@@ -117,6 +123,7 @@ def page(views: list[Described]) -> str:
         parts += [f"\n## {view.name}\n", f"{view.meaning}\n", "| column | type | meaning |", "|---|---|---|"]
         parts += [f"| {c.name} | {_cell(c.type)} | {_cell(c.meaning)} |" for c in view.columns]
         parts += ["", f"`{view.example}`"]
+        parts += [f"\nAs it stood then: `{view.as_of}`"] if view.as_of else []
         parts += [f"* `{q.query}`: {q.question} `{q.example}`" for q in view.questions]
     return "\n".join(parts) + "\n"
 

@@ -40,7 +40,7 @@ def view_text(view: Described) -> str:
     names, types = max(len(c.name) for c in view.columns), min(max(len(c.type) for c in view.columns), 30)
     text = [view.meaning, ""]
     text += [f"{c.name:<{names}}  {c.type:<{types}}  {c.meaning}".rstrip() for c in view.columns]
-    text += ["", view.example]
+    text += ["", view.example, *([f"as it stood then: {view.as_of}"] if view.as_of else [])]
     for question in view.questions:
         text += ["", f"{question.query}: {question.question}", f"    {question.example}"]
     return "\n".join(text)

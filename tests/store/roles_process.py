@@ -22,7 +22,7 @@ _SETTING = re.compile(r"(\w+) = ('?)(\w+)\2( CONST)?(?: MIN (\d+))?(?: MAX (\d+)
 def users(sql: str) -> str:
     """The users of an engine as XML: its only user as the reader of the SQL."""
     statements = split_statements(sql)
-    (profile,) = [s for s in statements if "CREATE SETTINGS PROFILE" in s]
+    (profile,) = [s for s in statements if "ALTER SETTINGS PROFILE" in s]
     (quota,) = [s for s in statements if "CREATE QUOTA" in s]
     grants = [" ".join(line for line in s.splitlines() if not line.startswith("--")) for s in statements]
     values, bounds = "", ""

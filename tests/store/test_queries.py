@@ -83,7 +83,8 @@ def test_a_named_query_answers_its_question(filled: Store, name: str) -> None:
 def test_named_queries_run_on_an_empty_database(store: Store) -> None:
     for name, (given, _) in ANSWERS.items():
         answer = queries.run_query(store, queries.load_query(name), given)
-        assert answer.rows == [], name
+        # What asks about the tables themselves finds them.
+        assert answer.rows == [] or name == "storage", name
         assert answer.columns, name
 
 
