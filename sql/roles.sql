@@ -1,6 +1,6 @@
--- The read-only user of `rootrank sql`, Grafana and other readers. Run as an administrator, with a password
--- of your own; to run it again does no harm; `rootrank` is the database name. An embedded engine has no users: its HTTP front enforces the same
--- but for the quota.
+-- The read-only user of `rootrank sql`, Grafana and other readers. Run as an administrator, with a password of your own;
+-- to run it again does no harm. `rootrank` is the database name. An embedded engine has no users: its HTTP front enforces
+-- the same but for the quota.
 --
 -- readonly = 2 lets a reader choose its own limits (Grafana sets max_execution_time on each query), within the bounds
 -- below, but never write, and never change `readonly` itself. A result of more rows than that is an error, never cut
