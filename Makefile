@@ -63,8 +63,9 @@ public-data: $(VENV)/.dev ## fleet statistics on public failure data next to kno
 schemas: $(VENV)/.dev ## write schemas/v1/*.schema.json after a change of a record
 	$(PY) -m schemas.generate
 
-docs: $(VENV)/.dev ## write docs/signals.md and docs/metrics.md
+docs: $(VENV)/.dev ## write docs/signals.md, docs/metrics.md and docs/tables.md
 	$(PY) -m pipeline.rulebook.reference && $(PY) -m pipeline.metrics > docs/metrics.md
+	$(PY) -m pipeline.store.described
 
 lock: need-python ## resolve all dependencies anew and pin them in requirements.lock
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

@@ -77,6 +77,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Run a named query.",
     ),
     Command(
+        name="tables", module="pipeline.store.described_command", function="tables", panel=LOOK,
+        help="Say what the tables and their columns mean.",
+    ),
+    Command(
         name="rules", module="pipeline.commands.rules", function="app", panel=LOOK,
         help="Show, test and explain signals and cause rules; list lines that nobody reads.",
     ),
@@ -107,6 +111,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         name="rollup", module="pipeline.fleet.rollup_command", function="rollup", panel=OPERATE, extra="pipeline",
         help="Build the days that fleet rates are made of.",
+    ),
+    Command(
+        name="rebuild", module="pipeline.fleet.rebuild_command", function="rebuild", panel=OPERATE, extra="pipeline",
+        help="Read stored raw lines again with today's signals and rules, compare, and put in place.",
     ),
     Command(
         name="replay", module="pipeline.commands.replay", function="replay", panel=DEVELOP, extra="pipeline,shipper",

@@ -1,7 +1,7 @@
 """The one way to ClickHouse: its HTTP interface, for a server and for the embedded engine alike."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import Any, Final, TypeVar
 
@@ -65,6 +65,18 @@ class Store:
     ) -> Sequence[Sequence[Any]]:
         """Rows of a query, as Python values."""
         return self._call(lambda client: client.query(sql, parameters=dict(parameters or {})).result_rows, database)
+
+    def blocks(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Iterator[Sequence[Sequence[Any]]]:
+        """Rows of a query that may be many, some thousands at a time, as Python values."""
+        opened = self._call(lambda client: client.query_row_block_stream(sql, parameters=dict(parameters or {})), None)
+        try:
+            with opened as stream:
+                yield from stream
+        except Error as error:
+            raise _refused(error) from None
+        except (OSError, HTTPError) as error:
+            self.close()
+            raise self._unreachable(error) from None
 
     def text(self, sql: str, parameters: Mapping[str, Any] | None, output: str) -> bytes:
         """The answer as the engine formats it (`output`: a ClickHouse format such as JSONCompact)."""

@@ -218,7 +218,7 @@ def _show_status(states: list[migrations.MigrationStatus], *, as_json: bool) -> 
 
 @contextmanager
 def errors_as_exits() -> Iterator[None]:
-    """What can go wrong with the store as a sentence and an exit code."""
+    """Every error of the store as one line and an exit code."""
     try:
         yield
     except (StoreUnreachableError, StoreSettingsError) as error:

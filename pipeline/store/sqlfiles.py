@@ -11,9 +11,9 @@ QUERIES = ROOT / "queries"
 
 
 @cache
-def statement(name: str) -> str:
-    """The store's own statement `sql/store/NAME.sql`."""
-    return (ROOT / "store" / f"{name}.sql").read_text(encoding="utf-8").strip()
+def statement(name: str, folder: str = "store") -> str:
+    """The program's own statement `sql/FOLDER/NAME.sql`."""
+    return (ROOT / folder / f"{name}.sql").read_text(encoding="utf-8").strip()
 
 
 def split_statements(text: str) -> list[str]:

@@ -24,6 +24,7 @@ from pipeline.web.feed import Feed
 from pipeline.web.health import Health
 from pipeline.web.pages import Pages
 from pipeline.web.status import Status
+from pipeline.web.table_pages import TablePages
 
 _HERE: Final = Path(__file__).parent
 SECURITY_HEADERS: Final[dict[str, str]] = {
@@ -94,6 +95,7 @@ def create_app(
     clocks = ClockPages(book=feed.clocks, health=clock_health or health, templates=templates)
     status = Status(feed=feed, health=health, clock_health=clocks.health, metrics=counted)
     pages = Pages(feed=feed, health=health, templates=templates, clock_warnings=status.clock_warnings)
+    tables = TablePages(health=health, templates=templates)
     return Starlette(
         routes=[
             Route("/", pages.index),
@@ -102,6 +104,8 @@ def create_app(
             Route("/api/incidents/{incident_id:path}", api.incident),
             Route("/clocks", clocks.page),
             Route("/api/clocks", clocks.api),
+            Route("/tables", tables.page),
+            Route("/api/tables", tables.api),
             Route("/api/jobs/{job_id:path}", api.job),
             Route("/events", events.stream),
             Route("/healthz", status.healthz),

@@ -75,7 +75,7 @@ def test_a_malformed_password_line_is_an_error_with_its_address(tmp_path: Path, 
     ],
 )  # fmt: skip
 def test_reading_is_allowed(canonical: str) -> None:
-    require_reading(canonical)
+    require_reading(canonical, {"name": "processes"})
     require_inside(canonical, {"name": "file"})
 
 
@@ -88,10 +88,24 @@ def test_reading_is_allowed(canonical: str) -> None:
 )  # fmt: skip
 def test_writing_is_refused_to_the_reader(canonical: str) -> None:
     with pytest.raises(StatementError) as refused:
-        require_reading(canonical)
+        require_reading(canonical, {})
 
     assert refused.value.code == 164
     assert refused.value.text.endswith("(READONLY)")
+
+
+@pytest.mark.parametrize(
+    "canonical",
+    [
+        "SELECT * FROM system.processes", "SELECT * FROM `system`.`PROCESSES`", "SHOW PROCESSLIST",
+        "SELECT count() FROM merge('system', '^proc')", "SELECT * FROM {t:Identifier}", "SELECT * FROM query_cache",
+    ],
+)  # fmt: skip
+def test_the_reader_does_not_see_what_others_ask(canonical: str) -> None:
+    with pytest.raises(StatementError) as refused:
+        require_reading(canonical, {"t": "system.`processes`"})
+
+    assert refused.value.code == 497
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from pipeline.embedded.clickhouse import ClickHouseServer
 pytestmark = pytest.mark.clickhouse
 
 READONLY, ACCESS_DENIED, SYNTAX_ERROR = 164, 497, 62
+CONSTRAINT_VIOLATION, TOO_MANY_ROWS = 452, 396
+LIMITS = b"60\t1000000\n"
 SECRET = "the content of a file of this machine"
 
 
@@ -64,6 +66,10 @@ def test_the_reader_reads(reader: Client, sql: str) -> None:
         "SYSTEM FLUSH LOGS", "SYSTEM STOP MERGES", "KILL QUERY WHERE 1", "SET max_threads = 1", "SET readonly = 0",
         "SET ROLE writer", "SET ROLE ALL", "USE system", "GRANT writer TO default", "EXCHANGE TABLES t AND v",
         "SELECT 1; DROP TABLE t", "SELECT 1 SETTINGS readonly = 0", "/**/ drop table t", "BACKUP TABLE t TO File('x')",
+        "WITH 3 AS x INSERT INTO t SELECT x, ''", "WITH x AS (SELECT 3) INSERT INTO t SELECT *, '' FROM x",
+        "-- a\nINSERT INTO t SELECT 3, ''", "# a\nINSERT INTO t SELECT 3, ''",
+        "EXPLAIN PIPELINE INSERT INTO t SELECT 3, ''",
+        "SELECT 1; INSERT INTO t SELECT 3, ''", "FROM t INSERT INTO t SELECT 3, ''",
         "EXECUTE AS default DROP TABLE t", "INSERT INTO FUNCTION null('x Int8') SELECT 1", "CHECK TABLE t",
     ],
 )  # fmt: skip
@@ -142,6 +148,40 @@ def test_no_parameter_or_format_shows_a_file(
         client.raw_query(sql.replace("{path}", secret), parameters=parameters)
 
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM system.processes", "SHOW PROCESSLIST", "SELECT * FROM merge('system', '^proc')",
+        "SELECT * FROM `system`.`proc\\x65sses`", "SELECT * FROM view(SELECT * FROM system.processes)",
+        "SELECT name FROM system.users", "SHOW CREATE USER default", "SELECT * FROM system.grants",
+    ],
+)  # fmt: skip
+def test_the_reader_sees_nothing_of_others(reader: Client, sql: str) -> None:
+    with pytest.raises(DatabaseError) as refused:
+        reader.raw_query(sql)
+
+    assert refused.value.code == ACCESS_DENIED
+
+
+@pytest.mark.parametrize("setting", ["max_execution_time", "max_memory_usage", "max_result_rows"])
+@pytest.mark.parametrize("value", [0, 10**12])
+@pytest.mark.parametrize("profile", ["", ", profile = 'default'"])
+def test_the_reader_chooses_its_limits_within_bounds(reader: Client, setting: str, value: int, profile: str) -> None:
+    with pytest.raises(DatabaseError) as refused:
+        reader.raw_query(f"SELECT 1 SETTINGS {setting} = {value}{profile}")
+
+    assert refused.value.code == CONSTRAINT_VIOLATION
+    assert reader.raw_query("SELECT getSetting('max_execution_time'), getSetting('max_result_rows')") == LIMITS
+    assert reader.raw_query("SELECT 1 SETTINGS max_execution_time = 5, max_result_rows = 5") == b"1\n"
+
+
+def test_a_result_of_too_many_rows_is_an_error_and_not_a_part_of_it(reader: Client) -> None:
+    with pytest.raises(DatabaseError) as refused:
+        reader.raw_query("SELECT number FROM numbers(1000) SETTINGS max_result_rows = 100")
+
+    assert refused.value.code == TOO_MANY_ROWS
 
 
 def test_the_settings_of_a_request_cannot_lift_the_limit(clickhouse_server: ClickHouseServer) -> None:

@@ -140,6 +140,6 @@ def test_an_engine_that_does_not_answer_is_unreachable() -> None:
 def test_the_engine_reads_every_statement_of_the_roles_file(empty_store: Store) -> None:
     # The embedded engine has no users of its own to create; its parser is the server's.
     statements = split_statements((ROOT / "roles.sql").read_text())
-    assert len(statements) == 5
+    assert len(statements) == 10
     for sql in statements:
         empty_store.rows("SELECT formatQuery({sql:String})", {"sql": sql}, database="")

@@ -47,6 +47,7 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     ),
     "marks_of_job": ({"job": "job7"}, {"attempt": 0, "kind": "error", "node": "n1", "rank": 3, "name": "gpu.xid"}),
     "incidents_of_job": ({"job": "job7"}, {"incident_id": "i1", "revision": 2, "job_attempts": [0]}),
+    "storage": ({"table": "raw_lines"}, {"table": "raw_lines_rows", "rows": 45, "oldest_day": "2026-03-01"}),
     "nodes_of_job": ({"job": "job7"}, {"node": "n1", "attempts": [0], "kinds_read": ["kernel"], "refused": []}),
 }
 WITH_REPLAYED = [
@@ -83,7 +84,8 @@ def test_a_named_query_answers_its_question(filled: Store, name: str) -> None:
 def test_named_queries_run_on_an_empty_database(store: Store) -> None:
     for name, (given, _) in ANSWERS.items():
         answer = queries.run_query(store, queries.load_query(name), given)
-        assert answer.rows == [], name
+        # What asks about the tables themselves finds them.
+        assert answer.rows == [] or name == "storage", name
         assert answer.columns, name
 
 

@@ -15,6 +15,12 @@ READER = "rootrank_reader"
 READING_KEYWORDS = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "EXPLAIN", "EXISTS"})
 # They reach files, other hosts or this process, and the engine checks no right for some of their uses.
 OUTSIDE = frozenset({"file", "python", "disk", "executable"})
+# Tables of `system` that show what others ask, and a function that reads tables by a pattern of their names. No right
+# of the engine's keeps a role from them.
+OF_OTHERS = frozenset({
+    "processes", "user_processes", "processlist", "query_cache", "query_condition_cache", "query_log", "user_query_log",
+    "query_thread_log", "query_views_log", "session_query_ids", "asynchronous_inserts", "merge",
+})  # fmt: skip
 # Engines of tables and databases whose data lie in the data folder and nowhere else.
 INSIDE_ENGINES = frozenset({"ATOMIC", "MEMORY", "NULL"})
 
@@ -67,14 +73,24 @@ def authenticate(credentials: Credentials, passwords: Mapping[str, str]) -> str:
     return credentials.user
 
 
-def require_reading(canonical_sql: str) -> None:
+def require_reading(canonical_sql: str, parameters: Mapping[str, str]) -> None:
     """Refuse whatever a reader may not do and the engine's role does not already refuse.
 
-    Takes the statement as the engine itself prints it: comments, quoting tricks and second statements are gone there.
+    Takes the statement as the engine itself prints it: comments, quoting tricks and second statements are gone there;
+    and the values of its parameters: one may stand for a table's name.
     """
-    keyword = next(tokens(canonical_sql), _NOTHING).text.upper()
+    parsed = list(tokens(canonical_sql))
+    keyword = parsed[0].text.upper() if parsed else ""
     if keyword not in READING_KEYWORDS:
         raise refusal(READONLY, "READONLY", f"{READER}: Cannot execute {keyword or 'nothing'} in readonly mode.")
+    named = {token.text.lower() for token in parsed if token.kind in {"word", "name"}}
+    if "identifier" in named:
+        named |= {value.lower().rpartition(".")[2].strip(' `"') for value in parameters.values()}
+    if shown := sorted(named & OF_OTHERS):
+        text = (
+            f"{READER}: Cannot use {shown[0]}: a reader does not see what others ask. Nothing else can have this name."
+        )
+        raise refusal(ACCESS_DENIED, "ACCESS_DENIED", text)
 
 
 def require_inside(canonical_sql: str, parameters: Mapping[str, str], *, own_infile: str = "") -> None:

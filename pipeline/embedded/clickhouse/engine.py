@@ -112,7 +112,7 @@ class Engine:
         """Refuse several statements at once, what reaches outside, and for the reader all that is not reading."""
         canonical = self._canonical(session, sql)
         if context.user == READER:
-            require_reading(canonical)
+            require_reading(canonical, context.parameters)
         require_inside(canonical, context.parameters)
 
     def _canonical(self, session: Any, sql: str) -> str:
@@ -174,8 +174,11 @@ def _may_name_a_function(data_file: Path) -> bool:
 
 
 def preparation(context: Context) -> Iterator[str]:
-    """Yield the statements that set up a connection; after the first two the engine itself guards the rest."""
+    """Yield the statements that set up a connection; after `readonly` the engine itself guards the rest."""
     yield f"SET ROLE {'reader' if context.user == READER else 'writer'}"
+    if context.user == READER:
+        # The profile brings the bounds in which these may be changed, and no values.
+        yield "SET max_execution_time = 60, max_result_rows = 1000000, profile = 'reader'"
     if context.user == READER or not context.writes_allowed:
         yield "SET readonly = 2"
     yield f"USE {quoted_name(context.database or UNNAMED_DATABASE)}"

@@ -1,0 +1,1 @@
+SELECT DISTINCT cluster, job_key FROM rebuild_cut_jobs
