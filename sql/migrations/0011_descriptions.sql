@@ -278,3 +278,67 @@ ALTER TABLE rebuilds MODIFY COMMENT 'What was rebuilt of raw lines, when, and wi
 ALTER TABLE rebuilds
     COMMENT COLUMN rebuild_id 'when it began',
     COMMENT COLUMN started_at 'when it began';
+
+-- What the views of the fleet and their columns mean; see 0010_descriptions.sql.
+
+ALTER TABLE fleet_spans MODIFY COMMENT 'A span of a unit''s life as it was told: installed, in drain, in repair, busy, observed. 5 years.';
+
+ALTER TABLE fleet_spans
+    COMMENT COLUMN outcome 'what became of it',
+    COMMENT COLUMN ticket 'where it is written down';
+
+ALTER TABLE job_attempts MODIFY COMMENT 'A job attempt as its scheduler tells it. 5 years.';
+
+ALTER TABLE job_attempts
+    COMMENT COLUMN nodes 'machines it ran on',
+    COMMENT COLUMN gpus 'GPUs it had; null: not told',
+    COMMENT COLUMN queued_ns 'how long it waited, ns';
+
+ALTER TABLE corrections MODIFY COMMENT 'The last word of a person on an incident.';
+
+ALTER TABLE corrections
+    COMMENT COLUMN corrected_at 'when it was said',
+    COMMENT COLUMN corrected_by 'who said it';
+
+ALTER TABLE fleet_builds MODIFY COMMENT 'A build of a day of the fleet, and why it was made.';
+
+ALTER TABLE fleet_builds
+    COMMENT COLUMN built_at 'when the day was built';
+
+ALTER TABLE standing_builds MODIFY COMMENT 'The build of each day that counts.';
+
+ALTER TABLE standing_builds
+    COMMENT COLUMN build 'names the build';
+
+ALTER TABLE exposure_days MODIFY COMMENT 'Time at risk of a unit on a day, in the cohort it then belonged to.';
+
+ALTER TABLE exposure_days
+    COMMENT COLUMN sku 'model of the unit',
+    COMMENT COLUMN driver 'version of its driver',
+    COMMENT COLUMN rack 'rack it stood in',
+    COMMENT COLUMN position 'its place there',
+    COMMENT COLUMN firmware 'version of its firmware',
+    COMMENT COLUMN batch 'batch it was delivered in',
+    COMMENT COLUMN installed_ns 'time it was in the fleet, ns',
+    COMMENT COLUMN in_service_ns 'of that neither in drain nor in repair, ns',
+    COMMENT COLUMN busy_ns 'of that with a job, ns',
+    COMMENT COLUMN observed_ns 'of that with an agent that watched it, ns',
+    COMMENT COLUMN unit_id 'names the unit within its kind';
+
+ALTER TABLE episode_days MODIFY COMMENT 'Episodes of a kind of event on a unit on a day: lines that tell of one fault count once.';
+
+ALTER TABLE episode_days
+    COMMENT COLUMN lines 'lines that told of it',
+    COMMENT COLUMN episodes 'episodes by the window of the class',
+    COMMENT COLUMN by_window 'episodes by other windows, in seconds';
+
+ALTER TABLE failure_days MODIFY COMMENT 'An incident that counts as a failure, on the unit it is blamed on.';
+
+ALTER TABLE failure_days
+    COMMENT COLUMN component 'part that failed',
+    COMMENT COLUMN job_gpus 'GPUs of the job that it hit';
+
+ALTER TABLE data_quality MODIFY COMMENT 'Something told of the fleet that cannot be true or cannot be counted.';
+
+ALTER TABLE data_quality
+    COMMENT COLUMN detail 'what is wrong';
