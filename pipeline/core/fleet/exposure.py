@@ -120,7 +120,7 @@ def _of_unit(
 def _joint(unit: UnitHistory, host: UnitHistory) -> tuple[list[Span], list[Span], list[Span]]:
     """Out of service, busy and observed in service, of a unit in its node."""
     out = union([*unit.out, *host.out]) if unit.out and host.out else unit.out or host.out
-    busy = union([*unit.busy, *host.busy]) if unit.busy and host.busy else unit.busy or host.busy
+    busy = union([*unit.busy, *host.busy_whole]) if unit.busy and host.busy_whole else unit.busy or host.busy_whole
     seen = (
         union([*unit.observed, *host.observed]) if unit.observed and host.observed else unit.observed or host.observed
     )

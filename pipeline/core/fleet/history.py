@@ -38,7 +38,8 @@ class Share(Struct, frozen=True):
 
 class UnitHistory(Struct, frozen=True, kw_only=True):
     """A unit's own spans in the window as sets of instants. `is_known`: some span of whatever time says that it was
-    installed. `jobs`: when a GPU is said to be in which job. `away`: the spans that `out` is the union of.
+    installed. `busy_whole`: in jobs that had all of a node's GPUs; `shares`: in those that had a number of them.
+    `jobs`: when a GPU is said to be in which job. `away`: the spans that `out` is the union of.
     """
 
     is_known: bool = False
@@ -47,6 +48,7 @@ class UnitHistory(Struct, frozen=True, kw_only=True):
     facts: Steps = {}
     out: list[Span] = []
     busy: list[Span] = []
+    busy_whole: list[Span] = []
     shares: list[Share] = []
     jobs: Mapping[JobKey, list[Span]] = {}
     observed: list[Span] = []
@@ -100,12 +102,14 @@ def _unit(told: list[FleetSpan], window: Span, defects: Defects, *, is_place: bo
     ]
     if by_kind["busy"]:
         _note_duplicates(by_kind["busy"], defects)
-    whole = [span for span in by_kind["busy"] if span.unit_kind == "gpu" or not _gpus(span)]
+    shared = [span for span in by_kind["busy"] if span.unit_kind == "node" and _gpus(span)]
+    busy = _clipped(by_kind["busy"], window)
+    whole = _clipped([span for span in by_kind["busy"] if not _gpus(span)], window) if shared else busy
     away = [span for kind in OUT_OF_SERVICE for span in by_kind.get(kind, ())]
     return UnitHistory(
         is_known=bool(everywhere), pieces=pieces, facts=_facts(by_kind["facts"], by_kind["installed"], pieces, window),
-        out=_clipped(away, window), busy=_clipped(whole, window), observed=_clipped(by_kind["observed"], window),
-        shares=[_share(span, window) for span in by_kind["busy"] if span.unit_kind == "node" and _gpus(span)],
+        out=_clipped(away, window), busy=busy, busy_whole=whole, observed=_clipped(by_kind["observed"], window),
+        shares=[_share(span, window) for span in shared],
         jobs=_jobs(by_kind["busy"], window), away=sorted(away, key=place),
     )  # fmt: skip
 

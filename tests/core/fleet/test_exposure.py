@@ -174,6 +174,8 @@ def test_a_job_with_some_gpus_of_a_node_is_spread_over_them_and_adds_up() -> Non
     rows, _ = exposures([*gpus, job, other], BEGIN, END)
     assert sums(rows)[2] == 2 * (50 * SECOND - 1) + 3 * 50 * SECOND
     assert max(e.busy_ns for e in rows) - min(e.busy_ns for e in rows) <= 1
+    whole = exposures([*gpus, job, other, span("n1", "installed", 0, 1000)], BEGIN, END)[0]
+    assert [e.busy_ns for e in whole if e.unit == "n1"] == [100 * SECOND - 1]
     placed = span("g2", "busy", 0, 100, job_id="7")
     assert {e.unit: e.busy_ns // SECOND for e in exposures([*gpus, job, placed], BEGIN, END)[0]} == {
         "g1": 0, "g2": 100, "g3": 0,

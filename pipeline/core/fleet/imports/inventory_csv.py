@@ -1,0 +1,110 @@
+"""A CSV of spans: inventory, cohort facts, drains, repairs. One span a line; README of the tables has the columns."""
+
+import csv
+from datetime import tzinfo
+from typing import Final, get_args
+
+from pipeline.core.fleet.defects import of_span, possible
+from pipeline.core.fleet.history import COHORT_FIELDS
+from pipeline.core.fleet.imports.told import ImportFormatError, Told, instants
+from pipeline.core.fleet.records import Defect, FleetSpan, SpanKind, UnitKind
+
+NEEDED: Final = ("unit_kind", "unit", "kind", "from")
+COLUMNS: Final = (
+    "unit_kind", "unit", "node", "kind", "from", "to", *COHORT_FIELDS, "action", "outcome", "ticket",
+)  # fmt: skip
+ACTIONS: Final = frozenset({"", "reset", "reboot", "reseat", "swap", "none_found", "seen"})
+
+
+def parse_inventory(text: str, *, cluster: str, source: str, zone: tzinfo | None = None) -> Told:
+    """The spans of a CSV. Times without a zone are of `zone`; where there is none they are a defect.
+
+    Raises ImportFormatError for a head that lacks a column that is needed or has one that is not known.
+    """
+    where = (cluster, source, zone)
+    head, *lines = text.split("\n")
+    names = _head(head)
+    spans: list[FleetSpan] = []
+    defects: list[Defect] = []
+    for number, line in enumerate(lines, 2):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            made = _span(names, _cells(line), number, where)
+        except csv.Error as error:
+            made = _defect(where, number, "unreadable_line", "", str(error))
+        if isinstance(made, FleetSpan):
+            spans.append(made)
+        else:
+            defects.append(made)
+    good, wrong = possible(spans)
+    return Told(spans=good, defects=[*defects, *wrong])
+
+
+def _cells(line: str) -> list[str]:
+    """The values of one line; a quote that is not closed costs no line but its own."""
+    return next(csv.reader([line.rstrip("\r")], strict=True), [])
+
+
+def _head(line: str) -> list[str]:
+    try:
+        names = [name.strip().lower() for name in _cells(line)]
+    except csv.Error as error:
+        raise ImportFormatError(f"this is no CSV: {error}") from None
+    known = f"The columns are: {', '.join(COLUMNS)}"
+    if missing := [name for name in NEEDED if name not in names]:
+        raise ImportFormatError(f"the first line must name the columns, {', '.join(missing)} among them. {known}")
+    if strange := [name for name in names if name not in COLUMNS]:
+        raise ImportFormatError(f"column {strange[0]!r} is not known. {known}")
+    if len(set(names)) < len(names):
+        raise ImportFormatError(f"a column is there twice. {known}")
+    return names
+
+
+def _span(names: list[str], cells: list[str], line: int, where: tuple[str, str, tzinfo | None]) -> FleetSpan | Defect:
+    if len(cells) != len(names):
+        text = f"{len(cells)} values for {len(names)} columns"
+        return _defect(where, line, "unreadable_line", "", text)
+    row = dict(zip(names, (cell.strip() for cell in cells), strict=True))
+    unit = row["unit"]
+    if wrong := _wrong(row):
+        return _defect(where, line, *wrong)
+    begin, end = instants(row["from"], where[2]), instants(row.get("to", ""), where[2])
+    for name, told in (("from", begin), ("to", end)):
+        if not told and row.get(name):
+            return _defect(where, line, "bad_time", unit, f"{name} {row[name]!r}: {_TIME}")
+    if len(begin) > 1 or len(end) > 1:
+        text = "a local time that came twice, when clocks were put back: write its offset (…+01:00)"
+        return _defect(where, line, "ambiguous_time", unit, text)
+    unit_kind: UnitKind = "gpu" if row["unit_kind"] == "gpu" else "node"
+    kind: SpanKind = next(kind for kind in get_args(SpanKind) if kind == row["kind"])
+    span = FleetSpan(
+        cluster=where[0], unit_kind=unit_kind, unit=unit, kind=kind, from_ns=begin[0],
+        to_ns=end[0] if end else None, node=row.get("node", ""),
+        facts={name: row[name] for name in COHORT_FIELDS if row.get(name)}, action=row.get("action", ""),
+        outcome=row.get("outcome", ""), ticket=row.get("ticket", ""), source=where[1], row=line,
+    )  # fmt: skip
+    if kind == "installed" and unit_kind == "gpu" and not span.node:
+        return of_span("no_node", span, "a GPU is installed in a node: fill in the column node")
+    return span
+
+
+_TIME: Final = "write it as 2026-03-01T09:30:00+01:00 (with an offset or Z, or give --zone), in 2000 to 2099"
+
+
+def _wrong(row: dict[str, str]) -> tuple[str, str, str] | None:
+    if row["unit_kind"] not in get_args(UnitKind):
+        return "bad_value", row["unit"], f"unit_kind {row['unit_kind']!r} is not one of {', '.join(get_args(UnitKind))}"
+    if row["kind"] not in get_args(SpanKind):
+        return "bad_value", row["unit"], f"kind {row['kind']!r} is not one of {', '.join(get_args(SpanKind))}"
+    if row.get("action", "") not in ACTIONS:
+        return "bad_value", row["unit"], f"action {row['action']!r} is not one of {', '.join(sorted(ACTIONS - {''}))}"
+    if not row["unit"]:
+        return "bad_value", "", "no unit: a GPU's UUID or serial number, a node's machine id or name"
+    if not row["from"]:
+        return "bad_time", row["unit"], f"no from: {_TIME}"
+    return None
+
+
+def _defect(where: tuple[str, str, tzinfo | None], line: int, kind: str, unit: str, detail: str) -> Defect:
+    return Defect(kind=kind, cluster=where[0], unit=unit, detail=f"{detail}; not read", source=where[1], row=line)
