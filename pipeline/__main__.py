@@ -97,6 +97,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Serve the incident feed.",
     ),
     Command(
+        name="import", module="pipeline.fleet.import_command", function="import_file", panel=OPERATE, extra="pipeline",
+        help="Import inventory, drains, repairs and jobs: from Slurm, Kubernetes or a CSV.",
+    ),
+    Command(
         name="migrate", module="pipeline.store.commands", function="migrate", panel=OPERATE, extra="pipeline",
         help="Bring the ClickHouse tables up to date.",
     ),

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from pipeline.core.keys import NODE_PREFIX
 from pipeline.store import tables
+from pipeline.store.fleet_rows import observed_row, streamed_rows
 from pipeline.store.incident_rows import identifiers, incident_rows
 from pipeline.store.tables import Table
 from pipeline.store.values import (
@@ -55,6 +56,9 @@ def rows_of(record: Struct, delivery: Delivery) -> Iterator[TableRow]:
         case r.Progress():
             yield from _progress(record, delivery)
             yield _shipper(record, delivery)
+            yield observed_row(record, delivery.timestamp_ms)
+        case r.Span() | r.Topology() | r.Attempt() | r.NodeFacts():
+            yield from streamed_rows(record, delivery.timestamp_ms, delivery.version)
         case r.EventBatch():
             yield from _events(record, delivery)
             yield from _event_jobs(record, delivery)

@@ -100,6 +100,23 @@ PROGRESS: Final = Table(
 SHIPPERS: Final = Table(
     name="shippers_rows", columns=_columns("run run_id cluster reporter shipper_id first_seen last_seen"), latest_by=5
 )
+OBSERVED_MINUTES: Final = Table(
+    name="observed_minutes_rows", columns=_columns("run run_id cluster reporter hour minutes"), latest_by=6
+)
+FLEET_SPANS: Final = Table(
+    name="fleet_spans_rows",
+    columns=_columns(
+        "run run_id cluster source generation row unit_kind unit kind started_at ended_at node facts job_id attempt "
+        "action outcome ticket known_at version"
+    ),
+)
+JOB_ATTEMPTS: Final = Table(
+    name="job_attempts_rows",
+    columns=_columns(
+        "run run_id cluster source generation row job_id attempt nodes gpus started_at ended_at end_state queued_ns "
+        "owner known_at version"
+    ),
+)
 PLACEMENT: Final = Table(name="placement_rows", columns=_columns("run run_id cluster node spans version"), latest_by=4)
 CLOCK_SEGMENTS: Final = Table(
     name="clock_segments_rows",
@@ -120,7 +137,7 @@ SINK_OFFSETS: Final = Table(name="sink_offsets", columns=_columns("sink topic to
 
 # In the order of writing: who sees an incident sees its chain.
 TABLES: Final[tuple[Table, ...]] = (
-    RAW_LINES, EVENTS, EVENT_JOBS, JOB_ALIASES, DEAD_LETTERS, GAPS, PROGRESS, SHIPPERS, PLACEMENT, CLOCK_SEGMENTS,
-    CLOCKS, CHAIN_STEPS, CULPRITS, INCIDENTS,
+    RAW_LINES, EVENTS, EVENT_JOBS, JOB_ALIASES, DEAD_LETTERS, GAPS, PROGRESS, SHIPPERS, OBSERVED_MINUTES,
+    FLEET_SPANS, PLACEMENT, CLOCK_SEGMENTS, CLOCKS, CHAIN_STEPS, CULPRITS, INCIDENTS,
 )  # fmt: skip
 BY_NAME: Final[dict[str, Table]] = {table.name: table for table in TABLES}

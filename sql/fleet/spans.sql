@@ -1,4 +1,5 @@
 -- Everything that is told of units in [from_ns, to_ns): what was imported and streamed, who ran where, who was heard of.
+-- Of installations those of all times: they decide whether a unit is known, and whether what an agent saw counts.
 -- A span that ends before it begins comes once, on the day that it begins.
 SELECT
     cluster, unit_kind, unit, kind, toUnixTimestamp64Nano(started_at) AS from_ns,
@@ -23,9 +24,11 @@ HAVING to_ns = -1 OR to_ns > {from_ns:Int64}
 UNION ALL
 SELECT
     cluster, 'node' AS unit_kind, reporter AS unit, 'observed' AS kind,
-    toUnixTimestamp64Nano(toDateTime64(first_seen, 9, 'UTC')) AS from_ns,
-    toUnixTimestamp64Nano(toDateTime64(last_seen, 9, 'UTC')) AS to_ns, reporter AS node, map() AS facts, '' AS job_id,
-    0 AS attempt, '' AS action, '' AS outcome, '' AS ticket, concat('shipper ', shipper_id) AS source, 0 AS row
-FROM shippers
+    toUnixTimestamp64Nano(toDateTime64(started_at, 9, 'UTC')) AS from_ns,
+    toUnixTimestamp64Nano(toDateTime64(ended_at, 9, 'UTC')) AS to_ns, reporter AS node, map() AS facts, '' AS job_id,
+    0 AS attempt, '' AS action, '' AS outcome, '' AS ticket, 'agent' AS source, 0 AS row
+FROM observed
 WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
+    AND hour >= toStartOfHour(fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC'))
+    AND hour < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
     AND from_ns < {to_ns:Int64} AND to_ns > {from_ns:Int64}

@@ -87,7 +87,7 @@ ANSWERS: Final[dict[str, tuple[dict[str, str], str, list[tuple[Any, ...]]]]] = {
         DAYS,
         "cohort n exposure units unit_hours mtbf_hours dispersion worst_unit_share unobserved_share",
         [
-            ("h100", 2, "in_service", 6, 274.083, 137.04167, 0.76576, 0.5, 0.72241),
+            ("h100", 2, "in_service", 6, 274.083, 137.04167, 0.76576, 0.5, 0.72229),
             ("a100", 1, "in_service", 2, 86, 86, 1.26316, 1, 1),
         ],
     ),

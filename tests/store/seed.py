@@ -158,3 +158,20 @@ def timed(number: int, raw_ns: int | None, *, broker: int | None = 1, width_ns: 
         event(number), monotonic_raw_ns=raw_ns, reference_broker=broker, monotonic_raw_width_ns=width_ns,
         lo_unix_nano=T0 - 60 * NS, hi_unix_nano=T0 + 120 * NS,
     )  # fmt: skip
+
+
+def drain(end_ns: int | None = None, kind: str = "drain") -> r.Span:
+    """A drain of n1, an hour after the beginning."""
+    return r.Span(
+        run="live", run_id=RUN_ID, cluster=CLUSTER, reporter="ops", node="n1", kind=kind,
+        start_unix_nano=T0 + 3600 * NS, end_unix_nano=end_ns, source="ticket",
+    )  # fmt: skip
+
+
+def node_facts(boot_id: str = "b1", *, at_ns: int = T0, driver: str = "570") -> r.NodeFacts:
+    """n1, whose machine id is m1, with one GPU that has a name and one that has none."""
+    return r.NodeFacts(
+        run="live", run_id=RUN_ID, cluster=CLUSTER, reporter="n1", boot_id=boot_id, observed_time_unix_nano=at_ns,
+        machine_id="m1", versions={"driver": driver},
+        gpus=[r.Gpu(pci_bus_id="0000:3b:00.0", uuid="GPU-1", model="H100"), r.Gpu(pci_bus_id="0000:5e:00.0")],
+    )  # fmt: skip

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, get_args
 
 from msgspec import Struct, field
 
-from pipeline.core.fleet.records import Defect, FleetSpan
+from pipeline.core.fleet.records import Defect, FleetSpan, SpanKind
 
 FIRST_NS: Final = 946_684_800 * 10**9  # 2000-01-01: no clock that was set shows an earlier time
+_KINDS: Final = frozenset(get_args(SpanKind))
 LAST_NS: Final = 4_102_444_800 * 10**9  # 2100-01-01
 
 
@@ -48,7 +49,7 @@ def of_span(kind: str, span: FleetSpan, detail: str) -> Defect:
 
 def possible(spans: Iterable[FleetSpan]) -> tuple[list[FleetSpan], list[Defect]]:
     """The spans that can be true, and a defect for each that cannot: `inverted_span`, `clock_before_2000`,
-    `clock_after_2100`.
+    `clock_after_2100`, `unknown_kind`.
     """
     good: list[FleetSpan] = []
     defects: list[Defect] = []
@@ -72,13 +73,15 @@ def when(at_ns: int | None) -> str:
 
 def _wrong(span: FleetSpan) -> tuple[str, str] | None:
     end_ns = span.from_ns if span.to_ns is None else span.to_ns
-    if FIRST_NS <= span.from_ns <= end_ns < LAST_NS:
+    if FIRST_NS <= span.from_ns <= end_ns < LAST_NS and span.kind in _KINDS:
         return None
     said = f"{span.kind} from {when(span.from_ns)} to {when(span.to_ns)}"
     if end_ns < span.from_ns:
         return "inverted_span", f"{said} ends before it begins; not counted"
     if span.from_ns < FIRST_NS:
         return "clock_before_2000", f"{said}: the clock was not set; not counted"
+    if span.kind not in _KINDS:
+        return "unknown_kind", f"{said}: the kinds are {', '.join(get_args(SpanKind))}; not counted"
     return "clock_after_2100", f"{said}: no such time yet; not counted"
 
 

@@ -51,9 +51,10 @@ def exposures(spans: Iterable[FleetSpan], from_ns: int, to_ns: int) -> tuple[lis
     """Time at risk in [from_ns, to_ns) by unit, node and cohort, sorted, and what in the spans cannot be true.
 
     Give every span that touches the window, and the installed ones of all times. A defect stands for all spans of its
-    kind on its unit and has the address of the first: `inverted_span`, `clock_before_2000`, `clock_after_2100` (of each
-    span), `overlapping_installed`, `gpu_in_two_nodes`, `node_in_two_places`, `seen_elsewhere`, `unknown_unit`,
-    `span_before_install`, `span_outside_installed`, `duplicate_attempt`.
+    kind on its unit and has the address of the first: `overlapping_installed`, `gpu_in_two_nodes`, `seen_elsewhere`,
+    `node_in_two_places`, `unknown_unit`, `span_before_install`, `span_outside_installed`, `duplicate_attempt`. Each
+    span that cannot be true has one of its own: `inverted_span`, `clock_before_2000`, `clock_after_2100`,
+    `unknown_kind`.
     """
     told = history(spans, from_ns, to_ns)
     return at_risk(told), told.defects

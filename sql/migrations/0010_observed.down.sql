@@ -1,0 +1,2 @@
+DROP VIEW IF EXISTS observed;
+DROP TABLE IF EXISTS observed_minutes_rows;
