@@ -36,17 +36,27 @@ def may_be_one(a: str, b: str) -> bool:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """The hosts of a list in Slurm's bracket form (`gpu[01-03,07],login1`), in order; empty where it is none."""
+    """The hosts of a list in Slurm's bracket form (`gpu[01-03,07],r[1-2]n[1-4]`), in order; empty where it is none."""
     hosts: list[str] = []
     for item in _items(text):
-        head, bracket, rest = item.partition("[")
-        ranges, closed, tail = rest.partition("]")
-        numbers = _numbers(ranges) if bracket else [""]
-        wrong = bool(bracket) != bool(closed) or "[" in tail or "]" in head + tail or any(c.isspace() for c in item)
-        if wrong or not item or not numbers or len(hosts) + len(numbers) > MAX_HOSTS:
+        names = [] if not item or any(c.isspace() for c in item) else _hosts_of(item)
+        if not names or len(hosts) + len(names) > MAX_HOSTS:
             return []
-        hosts.extend(f"{head}{number}{tail}" for number in numbers)
+        hosts.extend(names)
     return hosts
+
+
+def _hosts_of(item: str) -> list[str]:
+    """The hosts of one name with any number of brackets, the last of them counting fastest; none where it is wrong."""
+    hosts = [""]
+    while "[" in item or "]" in item:
+        head, _, rest = item.partition("[")
+        ranges, closed, item = rest.partition("]")
+        numbers = [] if "]" in head or not closed else _numbers(ranges)
+        if not numbers or len(hosts) * len(numbers) > MAX_HOSTS:
+            return []
+        hosts = [f"{begun}{head}{number}" for begun in hosts for number in numbers]
+    return [begun + item for begun in hosts]
 
 
 def _items(text: str) -> list[str]:

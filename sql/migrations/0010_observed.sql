@@ -35,11 +35,10 @@ ARRAY JOIN arraySplit(
 -- of the kind `imported`, so that one without a defect stands for those before it.
 CREATE OR REPLACE VIEW data_quality_as_of AS
 SELECT *
-FROM data_quality_rows FINAL
+FROM data_quality_rows
 WHERE kind != 'imported' AND
 (
-    (run, run_id, cluster, day, built_at) IN
-        (SELECT run, run_id, cluster, day, built_at FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
+    build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
     OR (run, run_id, cluster, source, built_at) IN
     (
         SELECT run, run_id, cluster, source, max(data_quality_rows.built_at)
@@ -47,5 +46,4 @@ WHERE kind != 'imported' AND
         WHERE kind = 'imported' AND data_quality_rows.built_at <= {as_of:DateTime64(3, 'UTC')}
         GROUP BY run, run_id, cluster, source
     )
-)
-SETTINGS do_not_merge_across_partitions_select_final = 1;
+);
