@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from pipeline import VERSION
 from pipeline.core import keys
-from pipeline.core.fleet.restated import Comparison, NameCount, by_class, changes, revised
+from pipeline.core.fleet.rebuilt import Comparison, NameCount, by_class, changes, revised
 from pipeline.fleet.rebuild_journal import (
     Entry,
     RebuildError,

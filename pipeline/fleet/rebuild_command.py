@@ -10,7 +10,7 @@ import msgspec
 import orjson
 import typer
 
-from pipeline.core.fleet.restated import Comparison, IncidentChange, NameCount
+from pipeline.core.fleet.rebuilt import Comparison, IncidentChange, NameCount
 from pipeline.fleet.rebuild import Scope, begun, scope_of, window_of
 from pipeline.fleet.rebuild_journal import settle
 from pipeline.store.clickhouse import Store

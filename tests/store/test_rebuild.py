@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.__main__ import build
-from pipeline.core.fleet.restated import Comparison
+from pipeline.core.fleet.rebuilt import Comparison
 from pipeline.diagnose import diagnose
 from pipeline.drill.generate import Options, incident, write
 from pipeline.embedded.clickhouse import ClickHouseServer

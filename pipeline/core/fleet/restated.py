@@ -1,131 +1,145 @@
-"""What a rebuild changes: incidents that were made again of the same lines, beside those that stand.
+"""What a report says today that it did not say when it was issued, and why."""
 
-Two incidents are equal where they say the same of what happened: class, culprits, chain, jobs, action. How they were
-delivered, measured confidences, error bounds and links to earlier incidents do not count: a rebuild reads every line
-at once and to its end, live lines come one by one.
-"""
+from collections.abc import Iterable, Mapping, Sequence
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
-
-import msgspec
 from msgspec import Struct
 
-from schemas.records import Incident
-from schemas.vocabulary import STANDING
+from pipeline.core.fleet.answers import FleetReport, RateRow
+from pipeline.core.fleet.records import Failure, Fleet
 
-ChangeKind = Literal["new", "gone", "changed"]
-
-_CONTENT: Final = ("class", "severity", "xid", "sxid", "interruption", "failure")
+_CLOSE = 1e-9
 
 
-class IncidentChange(Struct, frozen=True, kw_only=True):
-    """One incident that a swap would add, retract or revise. `what` names the fields that differ."""
+class Changes(Struct, frozen=True, kw_only=True):
+    """What happened since. `builds`: cluster and why a day was built again; `corrections`: by cluster and incident."""
 
-    incident_id: str
-    kind: ChangeKind
-    class_before: str
-    class_after: str
-    what: tuple[str, ...] = ()
-    is_corrected: bool = False
+    builds: Sequence[tuple[str, str]] = ()
+    corrections: Mapping[tuple[str, str], str] = {}
 
 
-class NameCount(Struct, frozen=True, kw_only=True):
-    """Events of one name, or incidents of one class: how many stand, and how many would."""
+class Restatement(Struct, frozen=True, kw_only=True):
+    """One figure that changed. None: there was no such figure."""
 
-    name: str
-    before: int
-    after: int
-    added: int = 0
-    gone: int = 0
-
-
-class Comparison(Struct, frozen=True, kw_only=True):
-    """What a swap would do. `left`: incidents that stay as they are, as they reach beyond what was read again."""
-
-    events: list[NameCount]
-    classes: list[NameCount]
-    changes: list[IncidentChange]
-    unchanged: int
-    left: int
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing would change but times and attributes of events."""
-        return not self.changes and not any(count.added or count.gone for count in self.events)
+    figure: str
+    old: float | None
+    new: float | None
+    why: list[str]
 
 
-def essence(incident: Incident) -> dict[str, Any]:
-    """What an incident says of what happened, by field."""
-    shape = msgspec.to_builtins(incident)
-    said: dict[str, Any] = {name: shape[name] for name in _CONTENT}
-    said["standing"] = incident.state in STANDING
-    said["superseded_by"] = incident.superseded_by
-    said["culprits"] = [{k: v for k, v in culprit.items() if k != "confidence"} for culprit in shape["culprits"]]
-    said["jobs"] = sorted((job.job_id, job.attempt) for job in incident.jobs)
-    said["chain"] = [
-        (step.event, step.role, step.where, step.evidence.source, step.evidence.line_no, step.evidence.text)
-        for step in incident.chain
-    ]
-    said["action"] = (incident.action.kind, incident.action.target)
-    return said
-
-
-def changes(
-    stood: Mapping[str, Incident], made: Mapping[str, Incident], corrected: frozenset[str] = frozenset()
-) -> list[IncidentChange]:
-    """What becomes of incidents, by id. An incident that does not stand and did not stand is no change."""
+def restatements(
+    old: FleetReport, new: FleetReport, before: Fleet, after: Fleet, changes: Changes
+) -> list[Restatement]:  # fmt: skip
+    """Every count, exposure and rate that differs, in the order of the report; reports are of one window."""
+    of_old, of_new = ({_key(row): row for row in report.rates} for report in (old, new))
+    changed = _changed(before.failures, after.failures)
     found = []
-    for name in sorted(stood.keys() | made.keys()):
-        before, after = stood.get(name), made.get(name)
-        was, is_ = _stands(before), _stands(after)
-        if not was and not is_:
-            continue
-        what = _differing(before, after) if before is not None and after is not None else ()
-        if was and is_ and not what:
-            continue
-        kind: ChangeKind = "changed" if was and is_ else "new" if is_ else "gone"
-        if kind == "gone" and after is not None:
-            # It stands no longer by itself: another one speaks for it.
-            kind = "changed"
+    for key in dict.fromkeys((*of_new, *of_old)):
+        was, now = of_old.get(key), of_new.get(key)
+        reasons = _why(was or now, changed, changes)
+        for name, old_value, new_value in zip(_names(was or now), _figures(was), _figures(now), strict=True):
+            if not _same(old_value, new_value):
+                found.append(Restatement(figure=f"{_label(key)}: {name}", old=old_value, new=new_value, why=reasons))
+    if not _same(old.unknown_share, new.unknown_share):
+        why = sorted({reason for one in changed for reason in one.why(changes)})
         found.append(
-            IncidentChange(
-                incident_id=name, kind=kind, what=what, is_corrected=name in corrected,
-                class_before=before.class_ if before is not None and was else "",
-                class_after=after.class_ if after is not None and is_ else "",
-            )
-        )  # fmt: skip
+            Restatement(figure="share of unknown cause", old=old.unknown_share, new=new.unknown_share, why=why)
+        )
     return found
 
 
-def by_class(stood: Iterable[Incident], made: Iterable[Incident]) -> list[NameCount]:
-    """Incidents that stand, by class, before and after."""
-    before = Counter(incident.class_ for incident in stood if incident.state in STANDING)
-    after = Counter(incident.class_ for incident in made if incident.state in STANDING)
+def _key(row: RateRow) -> tuple[str, str, str]:
+    return row.category, row.by, row.value
+
+
+def _label(key: tuple[str, str, str]) -> str:
+    category, by, value = key
+    return category if by == "all" else f"{category}, {by} {value or 'not known'}"
+
+
+def _names(row: RateRow | None) -> tuple[str, str, str]:
+    unit = row.unit_kind if row else "unit"
+    return "failures", f"{unit}-hours at risk", f"per 1,000 {unit}-days"
+
+
+def _figures(row: RateRow | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if row is None else (row.n, row.exposure_hours, row.rate.value)
+
+
+def _same(old: float | None, new: float | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return abs(old - new) <= _CLOSE * max(abs(old), abs(new))
+
+
+class _Change(Struct, frozen=True, kw_only=True):
+    """An incident as it was counted and as it is; None: not at all."""
+
+    old: Failure | None
+    new: Failure | None
+
+    def touches(self, row: RateRow) -> bool:
+        """Whether it may have moved the figures of this row."""
+        return any(_counts(failure, row) for failure in (self.old, self.new) if failure is not None)
+
+    def why(self, changes: Changes) -> list[str]:
+        """What became of it, in the words of who corrected it where somebody did."""
+        one = self.new or self.old
+        if one is None:
+            return []
+        said = changes.corrections.get((one.cluster, one.incident_id))
+        return [f"incident {one.incident_id} {self._what()}{f': {said}' if said else ''}"]
+
+    def _what(self) -> str:
+        if self.old is None:
+            return "is new"
+        if self.new is None:
+            return "is not counted any more"
+        moved = [f"{name} {a or 'none'} to {b or 'none'}" for name, a, b in _sides(self.old, self.new) if a != b]
+        return f"changed ({', '.join(moved)})"
+
+
+def _sides(old: Failure, new: Failure) -> list[tuple[str, str, str]]:
     return [
-        NameCount(name=name, before=before[name], after=after[name]) for name in sorted(before.keys() | after.keys())
+        ("class", old.class_, new.class_),
+        ("unit", old.unit, new.unit),
+        ("cohort", str(old.cohort), str(new.cohort)),
+        ("time", str(old.at_ns), str(new.at_ns)),
     ]
 
 
-def revised(change: IncidentChange, stood: Incident | None, made: Incident | None, revision: int) -> Incident | None:
-    """The revision that a change becomes. What was first seen when, and what was lost on the way, is kept."""
-    if made is not None:
-        new = msgspec.structs.replace(made, revision=revision + 1)
-        if stood is None:
-            return new
-        return msgspec.structs.replace(
-            new, detected_at=stood.detected_at, detected_error_ns=stood.detected_error_ns, gaps=stood.gaps
-        )
-    if stood is None or change.kind != "gone":
-        return None
-    return msgspec.structs.replace(stood, revision=revision + 1, state="retracted", superseded_by=None)
+def _changed(before: Iterable[Failure], after: Iterable[Failure]) -> list[_Change]:
+    old = {(failure.cluster, failure.incident_id): failure for failure in before}
+    new = {(failure.cluster, failure.incident_id): failure for failure in after}
+    return [
+        _Change(old=old.get(key), new=new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
 
 
-def _stands(incident: Incident | None) -> bool:
-    return incident is not None and incident.state in STANDING
+def _counts(failure: Failure, row: RateRow) -> bool:
+    if failure.category != row.category:
+        return False
+    match row.by:
+        case "all":
+            return True
+        case "cluster":
+            return failure.cluster == row.value
+        case "component":
+            return failure.component == row.value
+        case "class":
+            return failure.class_ == row.value
+        case field:
+            return str(getattr(failure.cohort, field)) == row.value
 
 
-def _differing(before: Incident, after: Incident) -> tuple[str, ...]:
-    old, new = essence(before), essence(after)
-    return tuple(name for name in old if old[name] != new[name])
+def _why(row: RateRow | None, changed: Sequence[_Change], changes: Changes) -> list[str]:
+    if row is None:
+        return []
+    of_incidents = [reason for one in changed if one.touches(row) for reason in one.why(changes)]
+    of_builds = [
+        why if row.by == "cluster" else f"{cluster}: {why}"
+        for cluster, why in changes.builds
+        if row.by != "cluster" or cluster == row.value
+    ]
+    return [*of_incidents, *of_builds]
