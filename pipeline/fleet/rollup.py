@@ -17,7 +17,7 @@ from pipeline.core.fleet.coalesce import CURVE_S, longest_s, window_of
 from pipeline.core.fleet.days import DAY_NS, bounds
 from pipeline.core.fleet.exposure import exposures, failures_at_risk
 from pipeline.core.fleet.history import FleetHistory, cohorts, history
-from pipeline.core.fleet.names import by_machine
+from pipeline.core.fleet.names import by_machine, failures_by_machine
 from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, FleetSpan, UnitKind
 from pipeline.fleet import day_rows
 from pipeline.fleet.day_rows import Build
@@ -62,10 +62,11 @@ def build_day(store: Store, build: Build, rules: Rules, why: str) -> Built:
         "run": build.run, "run_id": build.run_id, "cluster": build.cluster, "from_ns": from_ns,
         "to_ns": to_ns,
     }  # fmt: skip
-    spans, misnamed = by_machine(spans_of(store, where))
+    told = spans_of(store, where)
+    spans, misnamed = by_machine(told)
     found, defects = exposures(spans, from_ns, to_ns)
     _insert(store, day_rows.EXPOSURE_DAYS, day_rows.exposure_rows(build, found))
-    failures, lost = failures_at_risk(failures_of(store, where, spans), spans)
+    failures, lost = failures_at_risk(failures_by_machine(failures_of(store, where, spans), told), spans)
     counts, unknown = _episodes(store, build, where, rules, _Cohorts(spans, found, from_ns))
     noted = [*misnamed, *defects, *lost, *unknown]
     _insert(store, day_rows.EPISODE_DAYS, day_rows.episode_rows(build, counts))

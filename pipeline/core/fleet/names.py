@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pipeline.core.fleet.defects import of_span, place, when
 from pipeline.core.fleet.installed import end_of
-from pipeline.core.fleet.records import Defect, FleetSpan
+from pipeline.core.fleet.records import Defect, Failure, FleetSpan
 
 NAME: Final = "name"
 MACHINE_ID: Final = "machine_id"
@@ -31,6 +31,24 @@ def by_machine(spans: Iterable[FleetSpan]) -> tuple[list[FleetSpan], list[Defect
     if not bearers:
         return given, defects
     return [part for span in given for part in _renamed(span, bearers)], defects
+
+
+def failures_by_machine(failures: Iterable[Failure], spans: Iterable[FleetSpan]) -> list[Failure]:
+    """The failures with the machine that bore their node's name then. `spans`: as told, before `by_machine`."""
+    bearers, _ = _bearers(list(spans))
+    found: list[Failure] = []
+    for failure in failures:
+        node = _bearer(bearers.get((failure.cluster, failure.node), []), failure.at_ns) or failure.node
+        unit = failure.unit
+        if failure.unit_kind == "node":
+            unit = _bearer(bearers.get((failure.cluster, unit), []), failure.at_ns) or unit
+        found.append(replace(failure, node=node, unit=unit))
+    return found
+
+
+def _bearer(steps: list[tuple[int, str]], at_ns: int) -> str:
+    """The machine at an instant; before anybody is known to bear the name, the first one; empty for none."""
+    return next((machine for begin, machine in reversed(steps) if begin <= at_ns), steps[0][1] if steps else "")
 
 
 def _bearers(spans: list[FleetSpan]) -> tuple[_Bearers, list[Defect]]:

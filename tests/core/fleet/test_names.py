@@ -1,8 +1,10 @@
 """One machine under two names."""
 
+from msgspec.structs import replace
+
 from pipeline.core.fleet.exposure import exposures
-from pipeline.core.fleet.names import by_machine
-from pipeline.core.fleet.records import FleetSpan
+from pipeline.core.fleet.names import by_machine, failures_by_machine
+from pipeline.core.fleet.records import Failure, FleetSpan
 from tests.core.fleet.inventories import BEGIN, SECOND, span
 
 
@@ -45,3 +47,15 @@ def test_an_inverted_or_empty_span_stays_one_span() -> None:
     one, two = (span(f"m-{n}", "facts", n * 100, None, facts={"name": "n1"}) for n in (1, 2))
     spans, _ = by_machine([one, two, span("n1", "busy", 300, 200), span("n1", "busy", 150, 150)])
     assert short(spans)[2:] == [("m-2", "", 300, 200), ("m-1", "", 150, 150)]
+
+
+def test_a_failure_is_of_the_machine_that_bore_the_name_then() -> None:
+    spans = [span(f"m-{n}", "facts", n * 100, None, facts={"name": "n1"}) for n in (1, 2)]
+    failed = Failure(
+        cluster="a", incident_id="i1", at_ns=BEGIN, class_="C10", category="infrastructure", component="GPU", unit="n1",
+        node="n1",
+    )  # fmt: skip
+    gpu = replace(failed, unit_kind="gpu", unit="g1", at_ns=BEGIN + 250 * SECOND)
+    strange = replace(failed, unit="n9", node="n9")
+    found = failures_by_machine([failed, replace(failed, at_ns=BEGIN + 199 * SECOND), gpu, strange], spans)
+    assert [(f.unit, f.node) for f in found] == [("m-1", "m-1"), ("m-1", "m-1"), ("g1", "m-2"), ("n9", "n9")]
