@@ -67,6 +67,13 @@ def test_lemons_are_found_where_there_are_enough_failures_and_only_there() -> No
     assert fleet.found_lemons(Fleet(2.34), 20).recall < 0.05
 
 
+@pytest.mark.parametrize(("unlike", "recall"), [(0.3, 0.85), (0.5, 0.75), (1.0, 0.05)])
+def test_of_nodes_that_differ_one_in_twenty_at_most_is_called_wrongly(unlike: float, recall: float) -> None:
+    found = fleet.found_lemons(Fleet(45.0, unlike=unlike), 20)
+    assert found.fdr <= 0.05
+    assert found.recall >= recall
+
+
 def test_the_exact_interval_covers_every_mean() -> None:
     assert min(fleet.covered(mean) for mean in fleet.MEANS) >= 0.95
     assert fleet.covered(0.5) < 1
@@ -76,7 +83,7 @@ def test_the_exact_interval_covers_every_mean() -> None:
 def test_the_table_shows_each_figure_with_its_target() -> None:
     lines = list(fleet.measure(fleet.Size(faults=300, sources=100, fleets=3, beacons_s=150, lines=10_000)))
     judged = [line for line in lines if " target " in line]
-    assert len(judged) == len(KINDS) + 1 + 2 * 3 * len(CAUSES) + 2 + 1
+    assert len(judged) == len(KINDS) + 1 + 2 * 3 * len(CAUSES) + 2 + len(fleet.UNLIKE) + 1
     assert all(line.endswith((" met", " MISSED")) for line in judged)
     missed = [line for line in judged if line.endswith("MISSED")]
     assert all(line.split("   ")[0].strip() in lines[-1] for line in missed)

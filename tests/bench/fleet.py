@@ -30,6 +30,7 @@ from tests.fleet_simulated import (
     chains,
     dated,
     faults,
+    lognormal,
     stamped,
 )
 
@@ -41,6 +42,9 @@ SKEW_MS: Final = 200.0
 UNCLAIMED_MS: Final = 5_000.0
 RATES: Final = (2.34, 6.5, 20.0, 45.0)
 JUDGED_RATE: Final = 45.0
+Q: Final = 0.05
+FEW_RATE: Final = 10 / 28 * 1_000
+UNLIKE: Final = (0.3, 0.5, 1.0)
 MEANS: Final = (0.5, 1, 2, 3, 5, 7.5, 10, 20, 30, 50, 75, 100, 200, 300, 500)
 COUNT_POINTS: Final = 2.0
 
@@ -212,23 +216,40 @@ def _said(row: Propagation) -> str:
 
 
 class Found(NamedTuple):
-    """Means over fleets, and the standard error of the recall."""
+    """Means over fleets, and their standard errors. `by_chance`: what `fdr` is if the Poisson p-value alone decides."""
 
     recall: float
     recall_se: float
     fdr: float
+    fdr_se: float
+    by_chance: float
 
 
 def found_lemons(fleet: Fleet, fleets: int) -> Found:
     """Recall and false discoveries, each the mean over so many fleets."""
-    recalls, wrong = np.zeros(fleets), np.zeros(fleets)
+    recalls, wrong, by_chance = np.zeros(fleets), np.zeros(fleets), np.zeros(fleets)
     for seed in range(fleets):
-        counts, true = fleet.counts(np.random.default_rng([seed, 5]))
+        counts, true = fleet.counts(np.random.default_rng([seed, 6]))
         units = [UnitCount(unit=str(node), n=n, exposure=fleet.days) for node, n in enumerate(counts)]
-        called = {int(one.unit) for one in lemons(units) if one.is_lemon}
-        recalls[seed] = len(called & true) / len(true)
+        judged = lemons(units, Q)
+        called = {int(one.unit) for one in judged if one.is_lemon}
+        recalls[seed] = len(called & true) / max(1, len(true))
         wrong[seed] = len(called - true) / max(1, len(called))
-    return Found(float(recalls.mean()), float(recalls.std() / fleets**0.5), float(wrong.mean()))
+        unlikely = stats.false_discovery_control([one.p_value for one in judged]) <= Q
+        more = {int(one.unit) for one, called_ in zip(judged, unlikely, strict=True) if called_}
+        by_chance[seed] = len(more - true) / max(1, len(more))
+    recall_se, fdr_se = (float(one.std() / fleets**0.5) for one in (recalls, wrong))
+    return Found(float(recalls.mean()), recall_se, float(wrong.mean()), fdr_se, float(by_chance.mean()))
+
+
+def _lemon_speed() -> str:
+    """A fleet whose nodes all have other exposures costs most: nothing is counted together."""
+    rng = np.random.default_rng(SEED)
+    counts, _ = Fleet(JUDGED_RATE, unlike=0.5).counts(rng)
+    units = [UnitCount(unit=str(i), n=n, exposure=float(rng.uniform(20, 36))) for i, n in enumerate(counts)]
+    began_s = process_time()
+    lemons(units)
+    return f"    {len(units):,} nodes, each with another exposure: {process_time() - began_s:.2f} s"
 
 
 def lemon_nodes(table: Table, size: Size) -> Iterator[str]:
@@ -242,12 +263,33 @@ def lemon_nodes(table: Table, size: Size) -> Iterator[str]:
             yield table.row(f"{rate} per 1,000 node-days: false discoveries", wrong, "<= 0.05", met=found.fdr <= 0.05)
         else:
             yield f"    {rate} per 1,000 node-days: recall {figure}, false discoveries {wrong}"
-    for unlike in (0.3, 0.5, 1.0):
+    for unlike in UNLIKE:
         found = found_lemons(Fleet(JUDGED_RATE, unlike=unlike), size.fleets)
+        what = f"{JUDGED_RATE}, healthy nodes differ by {unlike:.0%}: false discoveries"
+        yield table.row(what, f"{found.fdr:.3f} +- {found.fdr_se:.3f}", "<= 0.05", met=found.fdr <= 0.05)
+        longer = found_lemons(Fleet(JUDGED_RATE, unlike=unlike, differ=lognormal), size.fleets)
+        none = found_lemons(Fleet(JUDGED_RATE, unlike=unlike, share=0.0), size.fleets)
+        longer = found_lemons(Fleet(JUDGED_RATE, unlike=unlike, differ=lognormal), size.fleets)
+        none = found_lemons(Fleet(JUDGED_RATE, unlike=unlike, share=0.0), size.fleets)
         yield (
-            f"    {JUDGED_RATE}, healthy nodes that differ by {unlike:.0%}: recall {found.recall:.3f}, "
-            f"false discoveries {found.fdr:.3f}"
+            f"    by chance alone {found.by_chance:.3f}; recall {found.recall:.3f} +- {found.recall_se:.3f}; "
+            f"without lemons some are called in {none.fdr:.0%} of fleets; if they differ lognormally: "
+            f"recall {longer.recall:.3f}, false {longer.fdr:.3f}, by chance alone {longer.by_chance:.3f}"
         )
+    yield from small_cohorts(size)
+    yield _lemon_speed()
+
+
+def small_cohorts(size: Size) -> Iterator[str]:
+    """One lemon among few nodes that differ, and none. Not judged: so few nodes do not tell how they differ."""
+    for nodes in (5, 10, 20, 50):
+        for unlike in (0.0, 0.5, 1.0):
+            one = found_lemons(Fleet(FEW_RATE, nodes=nodes, share=1 / nodes, unlike=unlike), size.fleets)
+            none = found_lemons(Fleet(FEW_RATE, nodes=nodes, share=0.0, unlike=unlike), size.fleets)
+            yield (
+                f"    {nodes} nodes with 10 failures each that differ by {unlike:.0%}: the lemon is found in "
+                f"{one.recall:.0%}; without one some are called in {none.fdr:.0%}, by chance alone {none.by_chance:.0%}"
+            )
 
 
 def coverage(table: Table) -> Iterator[str]:

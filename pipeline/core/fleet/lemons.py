@@ -1,13 +1,12 @@
-"""Lemons: units that fail more often than the others of their cohort by more than chance.
+"""Lemons: units that fail more often than the others of their cohort by more than chance, and than these differ.
 
-Judge them on the weeks that follow, not on the window that they were found in. Where healthy units differ among
-themselves (dispersion far above 1), some of the found are only the worse of the healthy.
+Judge them on the weeks that follow, not on the window that they were found in.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from math import ceil, log
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -15,6 +14,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pipeline.core.fleet.records import Cohort
+from pipeline.core.fleet.variation import variation
+
+_Array = NDArray[np.floating[Any]]
 
 # What smallest_window answers for: one unit of a hundred fails ten times as often; nine of ten such are to be found.
 LEMON_FACTOR: Final = 10.0
@@ -35,8 +37,10 @@ class UnitCount(Struct, frozen=True, kw_only=True):
 class Lemon(Struct, frozen=True, kw_only=True):
     """A unit next to the others of its cohort. `expected`: by the rate of the others; None where it is the only one.
 
-    `p_value`: that so many or more come by chance. `shrunk_rate`: its rate drawn to the cohort's, the more the less is
-    known of it (empirical Bayes, gamma-Poisson); per unit of exposure.
+    `p_value`: that so many or more come by chance at the rate of the others. `cohort_p_value`: that a healthy unit has
+    so many or more, as those of its cohort differ, by the coefficient of variation `cohort_cv` of their rates; None:
+    they show no more variation than chance, or are too few to tell. `shrunk_rate`: its rate drawn to the cohort's, the
+    more the less is known of it (empirical Bayes, gamma-Poisson); per unit of exposure.
     """
 
     unit: str
@@ -44,6 +48,8 @@ class Lemon(Struct, frozen=True, kw_only=True):
     n: int
     expected: float | None
     p_value: float
+    cohort_p_value: float | None
+    cohort_cv: float | None
     is_lemon: bool
     shrunk_rate: float
 
@@ -52,7 +58,9 @@ def lemons(units: Sequence[UnitCount], q: float = 0.05) -> list[Lemon]:
     """Compare every unit with the others of its cohort; of those called lemons about `q` are none (Benjamini-Hochberg).
 
     Lemons first, then by shrunk rate, highest first. The p-value is that of a Poisson count with the others' rate,
-    exact for how uncertain that rate is: given all events of both, a unit's are binomial by exposure.
+    exact for how uncertain that rate is: given all events of both, a unit's are binomial by exposure. Where the cohort
+    shows more variation than Poisson counts have, the larger of `p_value` and `cohort_p_value` decides: a lemon is
+    neither chance nor one of the worse of the healthy, and a fit never accuses a unit that chance would clear.
     """
     members: dict[Cohort, list[UnitCount]] = defaultdict(list)
     for unit in units:
@@ -62,15 +70,17 @@ def lemons(units: Sequence[UnitCount], q: float = 0.05) -> list[Lemon]:
         return []
     ordered = [unit for cohort in members.values() for unit in cohort]
     columns = [_compared(cohort) for cohort in members.values()]
-    expected, p_values, shrunk = (np.concatenate(column) for column in zip(*columns, strict=True))
-    is_lemon = stats.false_discovery_control(p_values, method="bh") <= q
+    expected, p_values, varied, cv, shrunk = (np.concatenate(column) for column in zip(*columns, strict=True))
+    is_lemon = stats.false_discovery_control(np.fmax(p_values, varied), method="bh") <= q
     found = [
         Lemon(
             unit=unit.unit,
             cohort=unit.cohort,
             n=unit.n,
-            expected=None if np.isnan(expected[i]) else float(expected[i]),
+            expected=_known(expected[i]),
             p_value=float(p_values[i]),
+            cohort_p_value=_known(varied[i]),
+            cohort_cv=_known(cv[i]),
             is_lemon=bool(is_lemon[i]),
             shrunk_rate=float(shrunk[i]),
         )
@@ -109,16 +119,34 @@ def smallest_window_days(per_unit_day: float, *, units: int, q: float = 0.05) ->
     return next((days for days in longer if expected_recall(per_unit_day, days, units=units, q=q) >= RECALL), None)
 
 
-def _compared(units: Sequence[UnitCount]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Expected counts, p-values and shrunk rates of a cohort."""
+class _Columns(NamedTuple):
+    """Of the units of a cohort; nan: not known."""
+
+    expected: _Array
+    p_values: _Array
+    cohort_p_values: _Array
+    cohort_cv: _Array
+    shrunk: _Array
+
+
+def _compared(units: Sequence[UnitCount]) -> _Columns:
     n = np.array([unit.n for unit in units])
     exposure = np.array([unit.exposure for unit in units])
     others = exposure.sum() - exposure
+    unknown = np.full(n.size, np.nan)
     if n.size == 1:
-        return np.array([np.nan]), np.array([1.0]), n / exposure
-    expected = np.divide(exposure * (n.sum() - n), others, out=np.full(n.size, np.nan), where=others > 0)
-    p_values = stats.binom.sf(n - 1, n.sum(), exposure / exposure.sum())
-    return expected, np.clip(p_values, 0.0, 1.0), _shrunk(n, exposure)
+        return _Columns(unknown, np.array([1.0]), unknown, unknown, n / exposure)
+    expected = np.divide(exposure * (n.sum() - n), others, out=unknown.copy(), where=others > 0)
+    p_values = np.clip(stats.binom.sf(n - 1, n.sum(), exposure / exposure.sum()), 0.0, 1.0)
+    shrunk = _shrunk(n, exposure)
+    differ = variation(n, exposure)
+    if differ is None:
+        return _Columns(expected, p_values, unknown, unknown, shrunk)
+    return _Columns(expected, p_values, differ.p_values(n, exposure), np.full(n.size, differ.cv), shrunk)
+
+
+def _known(value: np.float64) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _shrunk(n: NDArray[np.int64], exposure: NDArray[np.float64]) -> NDArray[np.float64]:

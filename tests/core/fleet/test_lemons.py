@@ -66,6 +66,55 @@ def test_a_unit_without_others_or_without_exposure_is_not_judged() -> None:
     assert lemons([]) == []
 
 
+def test_where_healthy_units_differ_the_worse_of_them_are_no_lemons() -> None:
+    """Rates that differ by 50 %, and exposures of which none is like another."""
+    dice = np.random.default_rng(21)
+    exposures = dice.uniform(10, 46, 2000)
+    rates = 0.045 * dice.gamma(4, 0.25, 2000)
+    rates[:20] = 0.45
+    counts = dice.poisson(rates * exposures).tolist()
+    units = [UnitCount(unit=f"n{i}", n=n, exposure=e) for i, (n, e) in enumerate(zip(counts, exposures, strict=True))]
+    found = lemons(units)
+    called = [one for one in found if one.is_lemon]
+    false = [one for one in called if int(one.unit[1:]) >= 20]
+    assert len(called) - len(false) >= 14
+    assert len(false) <= 1
+    assert found[0].cohort_cv == pytest.approx(0.5, abs=0.15)
+    by_chance_alone = stats.false_discovery_control([one.p_value for one in found]) <= 0.05
+    assert sum(by_chance_alone) >= len(called) + 4
+
+
+def test_where_units_are_alike_chance_alone_decides_and_that_is_said() -> None:
+    found = lemons(fleet([*np.random.default_rng(22).poisson(1.3, 300).tolist(), 13]))
+    assert {(one.cohort_p_value, one.cohort_cv) for one in found} == {(None, None)}
+    assert [one.unit for one in found if one.is_lemon] == ["n300"]
+
+
+@pytest.mark.parametrize("others", [1, 2, 5, 8])
+def test_a_small_cohort_is_judged_by_chance_alone(others: int) -> None:
+    """Units that differ cannot be told from a lemon there, so nothing is fitted that would hide it."""
+    found = lemons(fleet([*[3] * others, 40]))
+    assert [one.unit for one in found if one.is_lemon] == [f"n{others}"]
+    assert {one.cohort_p_value for one in found} == {None}
+
+
+def test_one_lemon_does_not_make_ten_units_differ() -> None:
+    (first, *_) = lemons(fleet([10, 7, 13, 9, 10, 12, 8, 11, 10, 60]))
+    assert (first.unit, first.is_lemon, first.cohort_p_value) == ("n9", True, None)
+
+
+def test_each_cohort_has_its_own_variation() -> None:
+    dice = np.random.default_rng(23)
+    alike = dice.poisson(5, 400).tolist()
+    unlike = dice.poisson(5 * dice.gamma(1, 1, 400)).tolist()
+    found = lemons(fleet(alike, cohort=OLD) + fleet(unlike, cohort=NEW))
+    assert {one.cohort_cv for one in found if one.cohort == OLD} == {None}
+    (cv,) = {one.cohort_cv for one in found if one.cohort == NEW}
+    assert cv == pytest.approx(1, abs=0.15)
+    assert not any(one.is_lemon for one in found)
+    assert sum(one.p_value < 1e-4 for one in found if one.cohort == NEW) >= 5
+
+
 def test_healthy_units_of_one_rate_all_shrink_to_it() -> None:
     found = lemons(fleet([1, 1, 1, 1]))
     assert {one.shrunk_rate for one in found} == {1 / 28}
@@ -94,7 +143,9 @@ def test_every_unit_at_risk_is_judged_once_and_lemons_come_first(units: list[Uni
     for one in found:
         assert 0 <= one.p_value <= 1
         assert one.shrunk_rate >= 0
-        assert not one.is_lemon or one.p_value <= q
+        assert one.cohort_p_value is None or 0 <= one.cohort_p_value <= 1
+        assert (one.cohort_p_value is None) == (one.cohort_cv is None)
+        assert not one.is_lemon or max(one.p_value, one.cohort_p_value or 0.0) <= q
     assert {one.unit for one in found if one.is_lemon} <= {
         one.unit for one in lemons(units, min(1.0, 2 * q)) if one.is_lemon
     }
