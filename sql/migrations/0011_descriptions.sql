@@ -342,3 +342,10 @@ ALTER TABLE data_quality MODIFY COMMENT 'Something told of the fleet that cannot
 
 ALTER TABLE data_quality
     COMMENT COLUMN detail 'what is wrong';
+
+ALTER TABLE observed MODIFY COMMENT 'When the agent of a machine was heard of, by the minute; within an hour. 400 days.';
+
+ALTER TABLE observed
+    COMMENT COLUMN hour 'the hour it is within',
+    COMMENT COLUMN started_at 'the begin of the first minute',
+    COMMENT COLUMN ended_at 'the end of the last minute';

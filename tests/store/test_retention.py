@@ -31,6 +31,7 @@ TABLES: dict[str, tuple[str, int, int]] = {
     "placement_rows": ("stored_at", 400, 14),
     "clock_segments_rows": ("stored_at", 90, 14),
     "clocks_rows": ("stored_at", 90, 14),
+    "observed_minutes_rows": ("hour", 400, 14),
     "fleet_spans_rows": ("known_at", 1825, 14),
     "job_attempts_rows": ("known_at", 1825, 14),
     "incident_corrections_rows": ("corrected_at", 1825, 14),
