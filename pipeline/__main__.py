@@ -69,6 +69,14 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Show how far each node's clock is off, how sure that is, and which are unusable.",
     ),
     Command(
+        name="mtbf", module="pipeline.fleet.mtbf_command", function="mtbf", panel=LOOK, extra="pipeline,analytics",
+        help="Report how often the fleet fails: rates, MTBF, survival, repairs, jobs, lemons, costs.",
+    ),
+    Command(
+        name="correct", module="pipeline.fleet.correct_command", function="correct", panel=OPERATE, extra="pipeline",
+        help="Say what an incident was, where the engine is wrong; rates follow it.",
+    ),
+    Command(
         name="sql", module="pipeline.store.commands", function="sql", panel=LOOK, extra="pipeline",
         help="Ask ClickHouse, read only.",
     ),

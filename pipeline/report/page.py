@@ -11,7 +11,7 @@ from pipeline import VERSION
 from pipeline.notes import Note
 from pipeline.report import words
 from pipeline.report.article import Link, badges, culprits, render_article, time_tag
-from pipeline.report.markup import Html, fragment, joined, tag
+from pipeline.report.markup import Child, Html, fragment, joined, tag
 from schemas.records import Gap, Incident
 
 GENERATOR: Final = "rootrank"
@@ -64,6 +64,18 @@ def render_html(
     `read`: what was diagnosed, in the reader's words; `is_read`: whether anything of it was a log; `clocks`: what is
     known of them.
     """
+    return stand_alone(
+        _title(incidents, is_read),
+        _about(read),
+        "Skip to what was found",
+        _overview(incidents, notes, is_read),
+        *_articles(incidents),
+        *_remarks(gaps, notes, clocks),
+    )
+
+
+def stand_alone(title: str, about: str, skip: str, *children: Child) -> str:
+    """A page that needs nothing else. `about`: what it is of, beside the name; `skip`: what the first link says."""
     style = style_sheet()
     policy = f"default-src 'none'; style-src 'sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
     head = tag(
@@ -73,21 +85,14 @@ def render_html(
         tag("meta", name="generator", content=f"{GENERATOR} {VERSION}"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", _title(incidents, is_read)),
+        tag("title", title),
         Html(f"<style>{style}</style>"),
     )
     body = tag(
         "body",
-        tag("a", "Skip to what was found", class_="skip", href="#main"),
-        tag("header", tag("span", "rootrank", class_="brand"), tag("span", _about(read), class_="about"), class_="bar"),
-        tag(
-            "main",
-            _overview(incidents, notes, is_read),
-            *_articles(incidents),
-            *_remarks(gaps, notes, clocks),
-            class_="page",
-            id="main",
-        ),
+        tag("a", skip, class_="skip", href="#main"),
+        tag("header", tag("span", "rootrank", class_="brand"), tag("span", about, class_="about"), class_="bar"),
+        tag("main", *children, class_="page", id="main"),
         tag(
             "footer", f"rootrank {VERSION} made this page; it holds all that it shows and loads nothing.", class_="foot"
         ),

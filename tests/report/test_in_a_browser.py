@@ -55,7 +55,7 @@ def _write(file: Path, page: str) -> None:
     file.write_text(page, encoding="utf-8")
 
 
-async def _opened(
+async def opened(
     browser: Browser, page: str, file: Path, *, width: int, scheme: str = "light"
 ) -> tuple[Page, list[str]]:
     """The page in a window, and what it complained of or asked for beside itself."""
@@ -77,7 +77,7 @@ async def _opened(
 async def test_a_page_opens_alone_and_fits_every_width(browser: Browser, tmp_path: Path, kind: str) -> None:
     page = PAGES[kind](tmp_path)
     for width, scheme in ((1280, "light"), (1280, "dark"), (400, "light")):
-        window, noise = await _opened(browser, page, tmp_path / "shown.html", width=width, scheme=scheme)
+        window, noise = await opened(browser, page, tmp_path / "shown.html", width=width, scheme=scheme)
         too_wide = await window.evaluate("document.documentElement.scrollWidth - innerWidth")
         title = await window.title()
         await window.context.close()
@@ -90,7 +90,7 @@ async def test_a_page_opens_alone_and_fits_every_width(browser: Browser, tmp_pat
 @pytest.mark.parametrize("kind", PAGES)
 async def test_on_paper_everything_fits_and_is_dark_on_white(browser: Browser, tmp_path: Path, kind: str) -> None:
     page = PAGES[kind](tmp_path)
-    window, noise = await _opened(browser, page, tmp_path / "shown.html", width=A4_WITHIN_MARGINS_PX, scheme="dark")
+    window, noise = await opened(browser, page, tmp_path / "shown.html", width=A4_WITHIN_MARGINS_PX, scheme="dark")
     await window.emulate_media(media="print", color_scheme="dark")
     too_wide = await window.evaluate(
         "Math.max(...[...document.querySelectorAll('svg.timeline, pre, .step, figure')]"
@@ -109,7 +109,7 @@ async def test_on_paper_everything_fits_and_is_dark_on_white(browser: Browser, t
 
 async def test_a_step_is_reached_with_the_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
     page = PAGES["a long chain"](tmp_path)
-    window, _ = await _opened(browser, page, tmp_path / "shown.html", width=400)
+    window, _ = await opened(browser, page, tmp_path / "shown.html", width=400)
 
     await window.keyboard.press("Tab")
     await expect(window.locator(":focus")).to_have_text("Skip to what was found")
@@ -125,7 +125,7 @@ async def test_a_step_is_reached_with_the_keyboard_alone(browser: Browser, tmp_p
 
 async def test_marks_do_not_cover_each_other(browser: Browser, tmp_path: Path) -> None:
     page = PAGES["a fleet"](tmp_path)
-    window, _ = await _opened(browser, page, tmp_path / "shown.html", width=1280)
+    window, _ = await opened(browser, page, tmp_path / "shown.html", width=1280)
     boxes = await window.evaluate(
         "[...document.querySelector('svg.timeline').querySelectorAll('.mark .shape')]"
         ".map(e => e.getBoundingClientRect()).map(r => [r.left, r.right, r.top, r.bottom])"
@@ -141,7 +141,7 @@ async def test_marks_do_not_cover_each_other(browser: Browser, tmp_path: Path) -
 
 async def test_what_stands_on_a_lane_stays_within_the_drawing(browser: Browser, tmp_path: Path) -> None:
     for kind in ("a long chain", "hostile text", "a fleet"):
-        window, _ = await _opened(browser, PAGES[kind](tmp_path), tmp_path / "shown.html", width=1280)
+        window, _ = await opened(browser, PAGES[kind](tmp_path), tmp_path / "shown.html", width=1280)
         beyond = await window.evaluate(
             "[...document.querySelectorAll('svg.timeline:not(.symbol):not(.sample)')].flatMap(svg => {"
             " const edge = svg.getBoundingClientRect().right;"

@@ -133,6 +133,16 @@ class Repair(Struct, frozen=True, kw_only=True):
     ticket: str = ""
 
 
+class Life(Struct, frozen=True, kw_only=True):
+    """When a unit was installed and removed (None: it is still there)."""
+
+    cluster: str
+    unit_kind: UnitKind
+    unit: str
+    from_ns: int
+    to_ns: int | None = None
+
+
 class EpisodeCount(Struct, frozen=True, kw_only=True):
     """Episodes of one kind of event on one unit in one cohort; `by_window`: episodes by coalescing window in s."""
 
@@ -153,6 +163,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     from_ns: int
     to_ns: int
     exposures: list[Exposure] = []
+    lives: list[Life] = []
     failures: list[Failure] = []
     attempts: list[JobAttempt] = []
     repairs: list[Repair] = []

@@ -1,0 +1,221 @@
+"""`rootrank mtbf` and `rootrank correct` on the real engine."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from pipeline.__main__ import build as command_line
+from pipeline.core.fleet.records import Cohort, Defect
+from pipeline.store.clickhouse import Store
+from schemas.records import Event
+from tests.store import seed
+from tests.store.conftest import put, url_of
+from tests.store.fleet_days import build, failure, installed, node, ns
+
+pytestmark = pytest.mark.clickhouse
+H100, A100 = Cohort(sku="H100", driver="580.1"), Cohort(sku="A100", driver="570.2")
+
+
+def run(store: Store, *arguments: str, code: int = 0) -> str:
+    """What the command prints."""
+    result = CliRunner().invoke(
+        command_line(arguments[0]), [*arguments, "--clickhouse-url", url_of(store.settings)], env={"COLUMNS": "120"}
+    )
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def report(store: Store, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(run(store, "mtbf", "--json", *arguments))
+    return found
+
+
+def row(report: dict[str, Any], by: str, value: str = "", category: str = "infrastructure") -> dict[str, Any]:
+    found: dict[str, Any]
+    (found,) = [r for r in report["rates"] if (r["by"], r["value"], r["category"]) == (by, value, category)]
+    return found
+
+
+@pytest.fixture
+def fleet(store: Store) -> Store:
+    """Two days of two nodes: three failures, one of them planned."""
+    installed(store, ["n1", "n2"], "2026-01-01")
+    build(
+        store, "2026-03-01", "2026-03-02T01:00",
+        exposures=[node("n1", cohort=H100), node("n2", hours=12, cohort=A100)],
+        failures=[failure("i1", ns("2026-03-01", 5), cohort=H100, lost=8)],
+    )  # fmt: skip
+    build(
+        store, "2026-03-02", "2026-03-03T01:00",
+        exposures=[node("n1", cohort=H100), node("n2", cohort=A100, observed=0)],
+        failures=[
+            failure("i2", ns("2026-03-02", 6), cohort=H100, class_="network/ib_link_flap"),
+            failure("i3", ns("2026-03-02", 7), cohort=H100, class_="scheduler/preempted"),
+        ],
+        defects=[Defect(kind="overlapping_spans", cluster="c1", unit="n2", detail="<b>\x1b[2J", source="a.csv", row=3)],
+    )  # fmt: skip
+    return store
+
+
+def test_rates_count_what_failed_over_the_time_at_risk(fleet: Store) -> None:
+    found = report(fleet)
+    total = row(found, "all")
+    assert (total["n"], total["exposure_hours"], total["exposure_kind"]) == (2, 84.0, "in_service")
+    assert total["rate"]["value"] == pytest.approx(2 / 84 * 24_000)
+    assert total["system_mtbf_hours"]["value"] == pytest.approx(48 / 2)
+    assert row(found, "all", category="planned")["n"] == 1
+    assert (row(found, "sku", "H100")["n"], row(found, "sku", "A100")["n"]) == (2, 0)
+    assert row(found, "sku", "A100")["node_mtbf_hours"]["value"] is None
+    assert row(found, "sku", "A100")["unobserved_share"] == pytest.approx(24 / 36)
+    assert (found["from_"], found["to"], found["nodes"]) == ("2026-03-01", "2026-03-02", 2)
+
+
+def test_data_that_cannot_be_true_is_named_with_its_place(fleet: Store) -> None:
+    (found,) = report(fleet)["defects"]
+    assert (found["kind"], found["n"]) == ("overlapping_spans", 1)
+    assert (found["examples"][0]["source"], found["examples"][0]["row"]) == ("a.csv", 3)
+
+
+def test_the_text_names_exposure_interval_dispersion_and_shares_and_steers_no_terminal(fleet: Store) -> None:
+    text = run(fleet, "mtbf")
+    assert "INFRASTRUCTURE  2 failures" in text
+    assert "PLANNED  1 failure" in text
+    assert "in service" in text
+    assert "dispersion D 1.50; top 1 100.0 % (n1)" in text
+    assert "\\x1b[2J" in text
+    assert all(c == "\n" or c.isprintable() for c in text)
+
+
+def test_days_from_the_window_on_count_only(fleet: Store) -> None:
+    assert row(report(fleet, "--from", "2026-03-02"), "all")["n"] == 1
+    assert row(report(fleet, "--last", "1d"), "all")["n"] == 1
+    assert row(report(fleet, "--to", "2026-03-01"), "all")["n"] == 1
+
+
+def test_a_day_between_that_is_not_built_is_said(fleet: Store) -> None:
+    build(fleet, "2026-03-04", "2026-03-05T01:00", exposures=[node("n1", cohort=H100)])
+    kinds = {found["kind"]: found["examples"][0]["unit"] for found in report(fleet)["defects"]}
+    assert kinds["day_not_built"] == "2026-03-03"
+
+
+def test_rates_by_another_exposure_have_another_denominator(fleet: Store) -> None:
+    assert row(report(fleet, "--exposure", "installed"), "all")["exposure_hours"] == 96
+    assert row(report(fleet, "--exposure", "busy"), "all")["exposure_hours"] == 42
+
+
+def test_a_report_issued_then_is_made_again(fleet: Store) -> None:
+    before = run(fleet, "mtbf", "--json", "--as-of", "2026-03-03T02:00:00Z")
+    build(
+        fleet, "2026-03-02", "2026-03-09T01:00", why="late data",
+        exposures=[node("n1", cohort=H100), node("n2", cohort=A100)],
+        failures=[failure("i9", ns("2026-03-02", 9), node="n2", cohort=A100)],
+    )  # fmt: skip
+    assert run(fleet, "mtbf", "--json", "--as-of", "2026-03-03T02:00:00Z") == before
+    assert row(report(fleet), "sku", "A100")["n"] == 1
+    assert row(report(fleet, "--as-of", "2026-03-02"), "all")["n"] == 1
+
+
+def test_a_restatement_says_old_new_and_why(fleet: Store) -> None:
+    put(fleet, seed.incident(1))
+    build(
+        fleet, "2026-03-01", "2026-03-02T02:00", exposures=[node("n1", cohort=H100), node("n2", hours=12, cohort=A100)],
+        failures=[failure("i1", ns("2026-03-01", 5), cohort=H100, lost=8)],
+    )  # fmt: skip
+    run(fleet, "correct", "i1", "--class", "network/ib_link_flap", "--why", "cable 12 was loose", "--by", "ann")
+    build(
+        fleet, "2026-03-01", "2026-03-09T01:00", why="correction",
+        exposures=[node("n1", cohort=H100), node("n2", hours=12, cohort=A100)],
+        failures=[failure("i1", ns("2026-03-01", 5), cohort=H100, class_="network/ib_link_flap", lost=8)],
+    )  # fmt: skip
+    found = msgspec.json.decode(run(fleet, "mtbf", "--restated-since", "2026-03-04", "--json", code=1))
+    by_figure = {one["figure"]: one for one in found}
+    moved = by_figure["infrastructure, class network/ib_link_flap: failures"]
+    assert (moved["old"], moved["new"]) == (1, 2)
+    assert any(
+        "class hardware/gpu_xid_79 to network/ib_link_flap): cable 12 was loose (ann)" in w for w in moved["why"]
+    )
+    assert "c1: 1 day built again: correction" in moved["why"]
+    assert "infrastructure: failures" not in by_figure
+    text = run(fleet, "mtbf", "--restated-since", "2026-03-04", code=1)
+    assert "cable 12 was loose (ann)" in text
+
+
+def test_nothing_restated_is_said(fleet: Store) -> None:
+    assert "No figure differs" in run(fleet, "mtbf", "--restated-since", "2026-03-04")
+
+
+def test_without_units_the_import_is_named_and_without_days_the_rollup(store: Store) -> None:
+    assert "rootrank import" in run(store, "mtbf", code=2)
+    installed(store, ["n1"], "2026-01-01")
+    assert "rootrank rollup" in run(store, "mtbf", code=2)
+    assert "rootrank rollup" in run(store, "mtbf", "--from", "2026-01-01", "--to", "2026-01-02", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--last", "3"), "write it as 90d"),
+        (("--from", "yesterday"), "write a day as"),
+        (("--as-of", "2026-13-01"), "write it as 2026-03-31"),
+        (("--by", "colour"), "there are cluster, sku"),
+        (("--exposure", "asleep"), "there are installed"),
+        (("--run", "tomorrow"), "there are live"),
+        (("--from", "2026-03-09", "--to", "2026-03-01"), "is before --from"),
+    ],
+)
+def test_what_cannot_be_understood_is_a_sentence(fleet: Store, arguments: tuple[str, ...], says: str) -> None:
+    assert says in run(fleet, "mtbf", *arguments, code=2)
+
+
+def test_the_page_is_written_and_escaped(fleet: Store, tmp_path: Path) -> None:
+    run(fleet, "mtbf", "--html", str(tmp_path / "p.html"))
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "&lt;b&gt;" in page
+    assert "<b>\x1b" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nobody", "--class", "network/no_route", "--why", "x"), "there is no incident nobody"),
+        (("i1", "--class", "hardware/ib_link_flap", "--why", "x"), "is it network/ib_link_flap?"),
+        (("i1", "--why", "x"), "nothing to correct"),
+        (("i1", "--not-a-failure", "--why", " "), "must say why"),
+        (("i1", "--unit", "n1", "--unit-kind", "rack", "--why", "x"), "gpu or node"),
+    ],
+)
+def test_a_correction_that_cannot_be_meant_is_refused(store: Store, arguments: tuple[str, ...], says: str) -> None:
+    put(store, seed.incident(1))
+    assert says in run(store, "correct", *arguments, code=2)
+    assert not store.rows("SELECT * FROM corrections")
+
+
+def test_the_latest_correction_stands_and_the_incident_stays(store: Store) -> None:
+    put(store, seed.incident(1))
+    run(store, "correct", "i1", "--class", "network/no_route", "--why", "first", "--by", "ann")
+    said = run(
+        store, "correct", "i1", "--unit", "GPU-1", "--node", "n1", "--not-a-failure", "--why", "then", "--by", "bo"
+    )
+    assert "rootrank rollup --day 2026-03-01 --why correction" in said
+    rows = store.rows("SELECT class, unit_kind, unit, node, is_failure, why, corrected_by FROM corrections")
+    assert [tuple(row) for row in rows] == [("", "gpu", "GPU-1", "n1", False, "then", "bo")]
+    assert store.rows("SELECT class FROM incidents")[0][0] == "hardware/gpu_xid_79"
+
+
+def test_what_follows_what_is_counted_on_the_first_lines_of_bursts(fleet: Store) -> None:
+    def xid(number: int, code: str) -> Event:
+        return replace(seed.event(number), lo_unix_nano=at(number), hi_unix_nano=at(number), attributes={"xid": code})
+
+    def at(number: int) -> int:
+        return seed.T0 + number * seed.NS
+
+    put(fleet, seed.event_batch([xid(1, "48"), xid(2, "48"), xid(3, "63"), xid(900, "48")]))
+    (row,) = report(fleet)["propagation"]
+    assert (row["cause"], row["effect"]) == ("Xid 48", "Xid 63")
+    assert (row["sources"], row["followed"], row["same_unit"]) == (2, 1, 1)
+    assert "WHAT FOLLOWS WHAT" in run(fleet, "mtbf")
+    assert report(fleet, "--as-of", "2026-03-04")["propagation"] == []
