@@ -219,3 +219,30 @@ def test_what_follows_what_is_counted_on_the_first_lines_of_bursts(fleet: Store)
     assert (row["sources"], row["followed"], row["same_unit"]) == (2, 1, 1)
     assert "WHAT FOLLOWS WHAT" in run(fleet, "mtbf")
     assert report(fleet, "--as-of", "2026-03-04")["propagation"] == []
+
+
+def test_from_an_inventory_a_job_and_an_incident_to_a_report(store: Store, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.csv"
+    inventory.write_text(
+        "unit_kind,unit,node,kind,from,to,sku,action\n"
+        "node,n1,,installed,2026-01-01T00:00:00Z,,HGX,\n"
+        "node,n2,,installed,2026-02-01T00:00:00Z,,HGX,\n"
+        "gpu,GPU-1,n1,installed,2026-01-01T00:00:00Z,,H100,\n"
+        "node,n1,,repair,2026-03-01T11:00:00Z,2026-03-01T15:00:00Z,,reset\n"
+    )
+    imported = ["import", "csv", str(inventory), "--cluster", "c1", "--run-id", seed.RUN_ID]
+    run(store, *imported)
+    put(store, seed.incident(1))
+    run(store, "rollup", "--day", "2026-03-01", "--why", "first")
+    found = report(store)
+    assert (found["nodes"], found["gpus"], found["from_"]) == (2, 1, "2026-03-01")
+    total = row(found, "all")
+    assert (total["n"], total["exposure_hours"], total["top_unit"]) == (1, 44, "n1")
+    assert row(found, "class", "hardware/gpu_xid_79")["n"] == 1
+    (node,) = [curve for curve in found["survival"] if curve["unit_kind"] == "node"]
+    assert (node["clock"], node["units"], node["failed"]) == ("age", 2, 1)
+    (mended,) = [one for one in found["repair_times"] if one["step"] == "repair"]
+    assert (mended["n"], mended["still_open"]) == (1, 0)
+    run(store, "correct", "i1", "--not-a-failure", "--why", "a test", "--by", "ann")
+    run(store, "rollup", "--day", "2026-03-01", "--why", "correction")
+    assert row(report(store), "all")["n"] == 0

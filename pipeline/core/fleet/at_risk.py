@@ -1,7 +1,8 @@
-"""Who was at risk: exposure grouped by cohort, and the cohort and unit that each failure belongs to.
+"""Who was at risk: exposure grouped by cohort, and the cohorts and unit that each failure belongs to.
 
-Rates are counted on nodes where the fleet knows nodes, else on GPUs: a failure of a GPU is one of its node too. Where
-only GPUs have a fact (a driver), the rates by it are counted on GPUs.
+A rate is counted on nodes where nodes have the property, else on GPUs. A node has what it is told to have, else what
+all its GPUs agree on. A failure of a GPU is one of its node too: where the two are told different things (the SKU of a
+GPU and that of its host), it counts for both, in rows of their own.
 """
 
 from collections import defaultdict
@@ -19,37 +20,49 @@ Unit = tuple[str, str]
 
 
 @dataclass(kw_only=True)
-class Group:
-    """Time at risk of one cohort, in ns: by unit of the kind that is counted, and of all GPUs, in service, observed."""
+class Units:
+    """Time of units of one kind, in ns: at risk by unit; in service and observed of all."""
 
-    by_unit: dict[Unit, int] = field(default_factory=lambda: defaultdict(int))
-    node_ns: int = 0
-    gpu_ns: int = 0
+    at_risk_ns: dict[Unit, int] = field(default_factory=lambda: defaultdict(int))
     in_service_ns: int = 0
     observed_ns: int = 0
 
     @property
     def total_ns(self) -> int:
-        """Time at risk of the units that are counted."""
-        return sum(self.by_unit.values())
+        """Time at risk of all."""
+        return sum(self.at_risk_ns.values())
 
     @property
     def unobserved_share(self) -> float | None:
         """The share of time in service in which no agent told of progress: failures may be missing there."""
-        if not self.in_service_ns:
-            return None
-        return max(0.0, 1 - self.observed_ns / self.in_service_ns)
+        return max(0.0, 1 - self.observed_ns / self.in_service_ns) if self.in_service_ns else None
+
+
+@dataclass(kw_only=True)
+class Group:
+    """Nodes and GPUs of one cohort."""
+
+    node: Units = field(default_factory=Units)
+    gpu: Units = field(default_factory=Units)
+
+    def of(self, kind: UnitKind) -> Units:
+        """Those of one kind."""
+        return self.node if kind == "node" else self.gpu
+
+    @property
+    def counted(self) -> UnitKind:
+        """The kind that rates are counted on."""
+        return "gpu" if self.gpu.at_risk_ns and not self.node.at_risk_ns else "node"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AtRisk:
-    """Time at risk by the values of `by`. `facts`: the value of all that is in a node; `known`: time of each unit."""
+    """Time at risk by the values of `by`. `facts`: what holds of each node, where that is one thing all the time."""
 
     by: str
-    unit_kind: UnitKind
     groups: dict[str, Group]
     facts: dict[Unit, str]
-    known: dict[UnitKind, dict[Unit, int]]
+    known: dict[tuple[UnitKind, Unit], int]
 
     @property
     def whole(self) -> Group:
@@ -59,12 +72,17 @@ class AtRisk:
 
 @dataclass(frozen=True, kw_only=True)
 class Blame:
-    """A failure, the value that it counts for, and its unit of the kind that is counted (None: on none of them)."""
+    """A failure, the values that it counts for, and its node and GPU (None: none of them is blamed)."""
 
     failure: Failure
-    value: str
-    unit: Unit | None
+    values: tuple[str, ...]
+    node: Unit | None
+    gpu: Unit | None
     at_risk: bool
+
+    def unit(self, kind: UnitKind) -> Unit | None:
+        """The unit of a kind that it counts on."""
+        return self.node if kind == "node" else self.gpu
 
 
 def exposure_ns(exposure: Exposure, kind: ExposureKind) -> int:
@@ -88,71 +106,52 @@ def value_of(by: str, cluster: str, cohort: Cohort) -> str:
 
 
 def at_risk(fleet: Fleet, by: str, kind: ExposureKind) -> AtRisk:
-    """Who was at risk for how long, by the values of a property of units (a cohort field or `cluster`), else together.
-
-    Units are nodes, or GPUs where no node has the property. A failure is counted only on a unit with time at risk.
-    """
-    unit_kind = counted_kind(fleet, by)
+    """Who was at risk for how long, by the values of `cluster` or a cohort field; together by anything else."""
     facts = _facts_of_nodes(fleet.exposures, by)
     groups: dict[str, Group] = defaultdict(Group)
-    known: dict[UnitKind, dict[Unit, int]] = {"node": defaultdict(int), "gpu": defaultdict(int)}
+    known: dict[tuple[UnitKind, Unit], int] = defaultdict(int)
     for exposure in fleet.exposures:
-        value = value_of(by, exposure.cluster, exposure.cohort)
-        if not value and exposure.unit_kind != unit_kind:
-            value = facts.get((exposure.cluster, exposure.node), "")
-        time_ns = exposure_ns(exposure, kind)
-        known[exposure.unit_kind][exposure.cluster, exposure.unit] += time_ns
-        _add(groups[value], exposure, time_ns, unit_kind)
-    used = {value: group for value, group in groups.items() if group.by_unit or group.gpu_ns or group.node_ns}
-    return AtRisk(by=by, unit_kind=unit_kind, groups=used, facts=facts, known=known)
-
-
-def counted_kind(fleet: Fleet, by: str) -> UnitKind:
-    """The kind of unit that rates by this are counted on."""
-    if by in COHORT_FIELDS:
-        knowing = {e.unit_kind for e in fleet.exposures if value_of(by, e.cluster, e.cohort)}
-        if knowing:
-            return "node" if "node" in knowing else "gpu"
-    return "node" if any(e.unit_kind == "node" for e in fleet.exposures) else "gpu"
-
-
-def _add(group: Group, exposure: Exposure, time_ns: int, unit_kind: UnitKind) -> None:
-    if exposure.unit_kind == "gpu":
-        group.gpu_ns += time_ns
-    else:
-        group.node_ns += time_ns
-    if exposure.unit_kind != unit_kind:
-        return
-    group.in_service_ns += exposure.in_service_ns
-    group.observed_ns += min(exposure.observed_ns, exposure.in_service_ns)
-    if time_ns:
-        group.by_unit[exposure.cluster, exposure.unit] += time_ns
+        value = value_of(by, exposure.cluster, exposure.cohort) or facts.get((exposure.cluster, exposure.node), "")
+        units = groups[value].of(exposure.unit_kind)
+        unit, time_ns = (exposure.cluster, exposure.unit), exposure_ns(exposure, kind)
+        units.in_service_ns += exposure.in_service_ns
+        units.observed_ns += min(exposure.observed_ns, exposure.in_service_ns)
+        known[exposure.unit_kind, unit] += time_ns
+        if time_ns:
+            units.at_risk_ns[unit] += time_ns
+    used = {value: group for value, group in groups.items() if group.node.at_risk_ns or group.gpu.at_risk_ns}
+    return AtRisk(by=by, groups=used, facts=facts, known=known)
 
 
 def _facts_of_nodes(exposures: Iterable[Exposure], by: str) -> dict[Unit, str]:
-    """What holds of a node and all that is in it, where its parts agree."""
+    """What holds of a node: what it is told to have, else what its GPUs agree on."""
     if by not in COHORT_FIELDS:
         return {}
-    seen: dict[Unit, set[str]] = defaultdict(set)
+    own: dict[Unit, set[str]] = defaultdict(set)
+    inside: dict[Unit, set[str]] = defaultdict(set)
     for exposure in exposures:
         if value := value_of(by, exposure.cluster, exposure.cohort):
-            node = exposure.unit if exposure.unit_kind == "node" else exposure.node
-            seen[exposure.cluster, node].add(value)
-    return {node: next(iter(values)) for node, values in seen.items() if len(values) == 1}
+            (own if exposure.unit_kind == "node" else inside)[exposure.cluster, exposure.node].add(value)
+    return {node: next(iter(values)) for node, values in (inside | own).items() if len(values) == 1}
 
 
 def blamed(failure: Failure, units: AtRisk) -> Blame:
     """Where a failure counts: nowhere if its unit had no time at risk, on no unit if nobody is blamed."""
-    node = failure.unit if failure.unit_kind == "node" else failure.node
-    place = (failure.cluster, node)
-    value = value_of(units.by, failure.cluster, failure.cohort) or units.facts.get(place, "")
-    if not failure.unit and not node:
-        return Blame(failure=failure, value=value, unit=None, at_risk=True)
-    name = node if units.unit_kind == "node" else failure.unit if failure.unit_kind == "gpu" else ""
-    own = units.known[failure.unit_kind].get((failure.cluster, failure.unit or node), 0)
+    name = failure.unit if failure.unit_kind == "node" else failure.node
+    node = (failure.cluster, name) if name else None
+    gpu = (failure.cluster, failure.unit) if failure.unit_kind == "gpu" and failure.unit else None
+    told = (value_of(units.by, failure.cluster, failure.cohort), units.facts.get(node, "") if node else "")
     return Blame(
         failure=failure,
-        value=value,
-        unit=(failure.cluster, name) if name else None,
-        at_risk=bool(own or units.known["node"].get(place, 0)),
+        values=tuple(dict.fromkeys(value for value in told if value)) or ("",),
+        node=node,
+        gpu=gpu,
+        at_risk=not (node or gpu) or any(units.known.get((kind, unit), 0) for kind, unit in _named(node, gpu)),
     )
+
+
+def _named(node: Unit | None, gpu: Unit | None) -> Iterable[tuple[UnitKind, Unit]]:
+    if node:
+        yield "node", node
+    if gpu:
+        yield "gpu", gpu

@@ -16,7 +16,7 @@ MOST_ROWS: Final = 20
 def lemons_of(fleet: Fleet, how: How) -> Lemons:
     """Infrastructure failures of each unit beside those of its SKU in its cluster: the lemons, and the worst others."""
     at = at_risk(fleet, "all", how.exposure)
-    kind = at.unit_kind
+    kind = at.whole.counted
     days: dict[tuple[str, str], float] = defaultdict(float)
     sku: dict[tuple[str, str], str] = {}
     for exposure in fleet.exposures:
@@ -24,7 +24,7 @@ def lemons_of(fleet: Fleet, how: How) -> Lemons:
             days[exposure.cluster, exposure.unit] += at_risk_ns / HOUR_NS / DAY_HOURS
             sku[exposure.cluster, exposure.unit] = exposure.cohort.sku
     found = [blamed(failure, at) for failure in fleet.failures if failure.category == "infrastructure"]
-    counts = Counter(blame.unit for blame in found if blame.at_risk and blame.unit)
+    counts = Counter(unit for blame in found if blame.at_risk and (unit := blame.unit(kind)))
     several = len({cluster for cluster, _ in days}) > 1
     units = [
         UnitCount(

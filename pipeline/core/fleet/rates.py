@@ -9,7 +9,7 @@ from msgspec import Struct
 from pipeline.core.fleet.answers import By, Estimate, IntervalKind, RateRow
 from pipeline.core.fleet.at_risk import COHORT_FIELDS, DAY_HOURS, HOUR_NS, AtRisk, Blame, Group, Unit, blamed
 from pipeline.core.fleet.poisson import WIDEST_DISPERSION, clustered_rate, dispersion, garwood, top_share
-from pipeline.core.fleet.records import Category, ExposureKind, Fleet
+from pipeline.core.fleet.records import Category, ExposureKind, Fleet, UnitKind
 
 PER_UNIT_DAYS: Final = 1000
 OF_FAILURES: Final = frozenset({"component", "class"})
@@ -44,51 +44,62 @@ def rates_by(fleet: Fleet, category: Category, by: By, units: AtRisk, how: How) 
     for failure in fleet.failures:
         if failure.category == category:
             blame = blamed(failure, units)
-            found[_key(blame, by)].append(blame)
+            for key in _keys(blame, by):
+                found[key].append(blame)
     if by in COHORT_FIELDS and (not any(units.groups) or (found and not any(found))):
         return []
     apart = by not in OF_FAILURES
     keys = {""} if by == "all" else units.groups.keys() | found.keys() if apart else found.keys()
+    window_hours = (fleet.to_ns - fleet.from_ns) / HOUR_NS
     rows = [
-        _row(fleet, category, by, key, units.groups.get(key, Group()) if apart else units.whole, found[key], units, how)
+        _row(Asked(category=category, by=by, value=key, window_hours=window_hours, how=how), group, found[key])
         for key in sorted(keys)
+        for group in [units.groups.get(key, Group()) if apart else units.whole]
     ]
     return sorted(rows, key=lambda row: (-row.n, -(row.rate.value or 0), row.value))
 
 
-def _key(blame: Blame, by: By) -> str:
+class Asked(Struct, frozen=True, kw_only=True):
+    """Of what a row is, and how it is counted."""
+
+    category: Category
+    by: By
+    value: str
+    window_hours: float
+    how: How
+
+
+def _keys(blame: Blame, by: By) -> tuple[str, ...]:
     match by:
         case "component":
-            return blame.failure.component
+            return (blame.failure.component,)
         case "class":
-            return blame.failure.class_
+            return (blame.failure.class_,)
         case _:
-            return blame.value
+            return blame.values
 
 
-def _row(
-    fleet: Fleet, category: Category, by: By, value: str, group: Group, found: Sequence[Blame], units: AtRisk,
-    how: How,
-) -> RateRow:  # fmt: skip
+def _row(asked: Asked, group: Group, found: Sequence[Blame]) -> RateRow:
+    kind = group.counted
+    units = group.of(kind)
     counted = [blame for blame in found if blame.at_risk]
-    count = count_of(Counter(blame.unit for blame in counted), group.by_unit, how)
-    on = Counter(name for blame in counted if (name := _carrier(blame)))
-    hours = group.total_ns / HOUR_NS
-    window_hours = (fleet.to_ns - fleet.from_ns) / HOUR_NS
+    count = count_of(Counter(blame.unit(kind) for blame in counted), units.at_risk_ns, asked.how)
+    on = Counter(name for blame in counted if (name := _carrier(blame, kind)))
+    hours, node_hours, gpu_hours = (one.total_ns / HOUR_NS for one in (units, group.node, group.gpu))
     return RateRow(
-        by=by,
-        value=value,
-        category=category,
+        by=asked.by,
+        value=asked.value,
+        category=asked.category,
         n=count.n,
-        exposure_kind=how.exposure,
-        unit_kind=units.unit_kind,
-        units=len(group.by_unit),
+        exposure_kind=asked.how.exposure,
+        unit_kind=kind,
+        units=len(units.at_risk_ns),
         exposure_hours=hours,
-        gpu_hours=group.gpu_ns / HOUR_NS,
+        gpu_hours=gpu_hours,
         rate=per_unit_days(count, hours),
-        system_mtbf_hours=time_between(count, window_hours if hours else 0.0),
-        node_mtbf_hours=time_between(count, group.node_ns / HOUR_NS) if group.node_ns else None,
-        gpu_mtbf_hours=time_between(count, group.gpu_ns / HOUR_NS) if group.gpu_ns else None,
+        system_mtbf_hours=time_between(count, asked.window_hours if hours else 0.0),
+        node_mtbf_hours=time_between(count, node_hours) if node_hours else None,
+        gpu_mtbf_hours=time_between(count, gpu_hours) if gpu_hours else None,
         interval=count.interval,
         dispersion=count.dispersion,
         top_1_share=top_share(list(on.values())),
@@ -96,7 +107,7 @@ def _row(
         top_unit=on.most_common(1)[0][0] if on else "",
         nobody=count.n - on.total(),
         uncounted=len(found) - len(counted),
-        unobserved_share=group.unobserved_share,
+        unobserved_share=units.unobserved_share,
     )
 
 
@@ -137,6 +148,7 @@ def time_between(count: Count, hours: float) -> Estimate:
     )
 
 
-def _carrier(blame: Blame) -> str:
+def _carrier(blame: Blame, kind: UnitKind) -> str:
     """The unit of the counted kind, else the one that is blamed; empty where nobody is."""
-    return blame.unit[1] if blame.unit else blame.failure.unit or blame.failure.node
+    unit = blame.unit(kind)
+    return unit[1] if unit else blame.failure.unit or blame.failure.node

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from pipeline.core.fleet.answers import SensitivityRow
-from pipeline.core.fleet.at_risk import HOUR_NS, Group, Unit, at_risk
+from pipeline.core.fleet.at_risk import HOUR_NS, Unit, Units, at_risk
 from pipeline.core.fleet.poisson import top_share
 from pipeline.core.fleet.rates import How, count_of, per_unit_days
 from pipeline.core.fleet.records import EpisodeCount, Fleet, UnitKind
@@ -15,27 +15,20 @@ def sensitivity_of(fleet: Fleet, how: How) -> list[SensitivityRow]:
     by_kind: dict[tuple[str, int | None, UnitKind], list[EpisodeCount]] = defaultdict(list)
     for count in fleet.episodes:
         by_kind[count.name, count.xid, count.unit_kind].append(count)
-    kinds = {unit_kind for _, _, unit_kind in by_kind}
-    groups = {kind: _group(fleet, kind, how) for kind in kinds}
+    whole = at_risk(fleet, "all", how.exposure).whole
     ranked = sorted(by_kind.items(), key=lambda item: (-sum(c.episodes for c in item[1]), str(item[0])))
-    return [row for key, counts in ranked for row in _rows(key, counts, groups[key[2]], how)]
-
-
-def _group(fleet: Fleet, kind: UnitKind, how: How) -> Group:
-    """All units of one kind."""
-    own = [exposure for exposure in fleet.exposures if exposure.unit_kind == kind]
-    return at_risk(Fleet(from_ns=fleet.from_ns, to_ns=fleet.to_ns, exposures=own), "all", how.exposure).whole
+    return [row for key, counts in ranked for row in _rows(key, counts, whole.of(key[2]), how)]
 
 
 def _rows(
-    key: tuple[str, int | None, UnitKind], counts: Sequence[EpisodeCount], group: Group, how: How
+    key: tuple[str, int | None, UnitKind], counts: Sequence[EpisodeCount], units: Units, how: How
 ) -> list[SensitivityRow]:
     windows = sorted({window for count in counts for window in count.by_window})
-    return [_row(key, counts, window, group, how) for window in (None, *windows)]
+    return [_row(key, counts, window, units, how) for window in (None, *windows)]
 
 
 def _row(
-    key: tuple[str, int | None, UnitKind], counts: Sequence[EpisodeCount], window_s: int | None, group: Group, how: How
+    key: tuple[str, int | None, UnitKind], counts: Sequence[EpisodeCount], window_s: int | None, units: Units, how: How
 ) -> SensitivityRow:
     by_unit: Counter[Unit | None] = Counter()
     for count in counts:
@@ -43,8 +36,8 @@ def _row(
         by_unit[count.cluster, count.unit] += (
             count.episodes if window_s is None else count.by_window.get(window_s, count.episodes)
         )
-    found = count_of(by_unit, group.by_unit, how)
-    hours = group.total_ns / HOUR_NS
+    found = count_of(by_unit, units.at_risk_ns, how)
+    hours = units.total_ns / HOUR_NS
     return SensitivityRow(
         name=key[0],
         xid=key[1],
@@ -58,5 +51,5 @@ def _row(
         interval=found.interval,
         dispersion=found.dispersion,
         top_1_share=top_share(list(by_unit.values())),
-        unobserved_share=group.unobserved_share,
+        unobserved_share=units.unobserved_share,
     )

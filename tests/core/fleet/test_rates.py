@@ -97,13 +97,26 @@ def test_a_cohort_has_the_time_and_the_failures_of_its_own() -> None:
     assert (found["A100"].n, found["A100"].exposure_hours) == (0, 120)
 
 
-def test_what_only_gpus_tell_is_counted_on_gpus() -> None:
+def test_what_the_gpus_of_a_node_agree_on_holds_of_the_node() -> None:
     parts = [unit("n1", 240), gpu("g1", "n1", 240, cohort=H100), unit("n2", 240), gpu("g2", "n2", 200, cohort=A100)]
     found = rates(fleet(parts, [failed(5, "n1", gpu="g1", cohort=H100), failed(6, "n2")]), "sku")
-    assert (found["H100"].unit_kind, found["H100"].n, found["H100"].exposure_hours) == ("gpu", 1, 240)
-    assert (found["A100"].n, found["A100"].exposure_hours, found["A100"].nobody) == (1, 200, 0)
-    assert found["H100"].node_mtbf_hours is not None
-    assert found["H100"].node_mtbf_hours.value == 240
+    assert (found["H100"].unit_kind, found["H100"].n, found["H100"].exposure_hours) == ("node", 1, 240)
+    assert (found["A100"].n, found["A100"].exposure_hours, found["A100"].gpu_hours) == (1, 240, 200)
+
+
+def test_a_gpu_and_its_host_that_are_told_different_skus_have_rows_of_their_own() -> None:
+    hgx = Cohort(sku="HGX")
+    parts = [unit("n1", 240, cohort=hgx), gpu("g1", "n1", 240, cohort=H100), gpu("g2", "n1", 200, cohort=H100)]
+    found = rates(fleet(parts, [failed(5, "n1", gpu="g1", cohort=H100), failed(6, "n1", cohort=hgx)]), "sku")
+    assert (found["H100"].unit_kind, found["H100"].n, found["H100"].exposure_hours) == ("gpu", 1, 440)
+    assert (found["HGX"].unit_kind, found["HGX"].n, found["HGX"].exposure_hours) == ("node", 2, 240)
+    assert rates(fleet(parts, [failed(5, "n1", gpu="g1", cohort=H100)]))[""].n == 1
+
+
+def test_a_fleet_of_gpus_alone_is_counted_on_gpus() -> None:
+    parts = [gpu(f"g{n}", "", 240) for n in range(4)]
+    row = rates(fleet(parts, [failed(5, gpu="g1")]))[""]
+    assert (row.unit_kind, row.units, row.n, row.node_mtbf_hours) == ("gpu", 4, 1, None)
 
 
 def test_no_rate_is_given_by_what_nobody_knows() -> None:
