@@ -276,7 +276,8 @@ def _share_of(rows: Sequence[ShareRow], category: Category) -> float:
 
 
 def _propagation(report: FleetReport) -> Section | None:
-    rows = report.propagation[:MOST_ROWS]
+    every = [row for row in report.propagation if row.followed or row.concurrent]
+    rows = every[:MOST_ROWS]
     if not rows:
         return None
     return Section(
@@ -297,7 +298,7 @@ def _propagation(report: FleetReport) -> Section | None:
             Column(head="before", cells=[f"{row.preceded:,}" for row in rows], rank=7),
             Column(head="top 1", cells=[numbers.percent(row.top_share) for row in rows], rank=5),
         ],
-        left_out=len(report.propagation) - len(rows),
+        left_out=len(every) - len(rows),
         below=[
             "Within 5 s, by the order that the clocks allow. Order open: they cannot say which was first. Before: so "
             "many had one just before, which is what chance makes."

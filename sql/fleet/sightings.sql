@@ -19,19 +19,18 @@ WITH
             AND aligned_time >= toDateTime64({first:Date}, 9, 'UTC')
             AND aligned_time < toDateTime64({last:Date} + 1, 9, 'UTC')
     ),
-    firsts AS
+    following AS
     (
-        SELECT *
-        FROM lines
-        QUALIFY at_ns - lagInFrame(toNullable(at_ns)) OVER
+        SELECT *, lagInFrame(toNullable(at_ns)) OVER
         (
             PARTITION BY cluster, unit, name, xid ORDER BY at_ns ROWS BETWEEN 1 PRECEDING AND CURRENT ROW
-        ) > {apart_s:Int64} * 1000000000 IS NOT FALSE
+        ) AS before_ns
+        FROM lines
     )
 SELECT
     f.event_id, f.name, f.xid, f.node, f.source, f.generation, f.offset, f.clock_id, f.raw_ns, f.at_ns, f.lo_ns, f.hi_ns,
     f.u99_ns, f.clock_epoch, f.reference_broker, f.quality, f.unit, j.jobs
-FROM firsts AS f
+FROM following AS f
 LEFT JOIN
 (
     SELECT run_id, cluster, event_id, groupUniqArray(job_key) AS jobs
@@ -40,6 +39,7 @@ LEFT JOIN
         AND day >= {first:Date} - 1 AND day <= {last:Date} + 1
     GROUP BY run_id, cluster, event_id
 ) AS j USING (run_id, cluster, event_id)
+WHERE isNull(f.before_ns) OR f.at_ns - f.before_ns > {apart_s:Int64} * 1000000000
 ORDER BY f.at_ns, f.event_id
 LIMIT {most:UInt64}
 SETTINGS join_use_nulls = 0

@@ -214,10 +214,13 @@ def test_what_follows_what_is_counted_on_the_first_lines_of_bursts(fleet: Store)
         return seed.T0 + number * seed.NS
 
     put(fleet, seed.event_batch([xid(1, "48"), xid(2, "48"), xid(3, "63"), xid(900, "48")]))
-    (row,) = report(fleet)["propagation"]
-    assert (row["cause"], row["effect"]) == ("Xid 48", "Xid 63")
-    assert (row["sources"], row["followed"], row["same_unit"]) == (2, 1, 1)
-    assert "WHAT FOLLOWS WHAT" in run(fleet, "mtbf")
+    followed, other = report(fleet)["propagation"]
+    assert (followed["cause"], followed["effect"]) == ("Xid 48", "Xid 63")
+    assert (followed["sources"], followed["followed"], followed["same_unit"]) == (2, 1, 1)
+    assert (other["cause"], other["followed"], other["preceded"]) == ("Xid 63", 0, 1)
+    text = run(fleet, "mtbf")
+    assert "WHAT FOLLOWS WHAT" in text
+    assert "Xid 63  Xid 48" not in text
     assert report(fleet, "--as-of", "2026-03-04")["propagation"] == []
 
 
