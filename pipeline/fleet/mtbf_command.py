@@ -11,6 +11,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
+from pipeline.core.fleet.answers import FleetReport
 from pipeline.core.fleet.jobs import Saving
 from pipeline.core.fleet.rates import How
 from pipeline.core.fleet.report import DEFAULT_BY, Options, fleet_report
@@ -99,9 +100,18 @@ def mtbf(
         if restated_since:
             _print_restated(store, window, options, since, as_json=as_json)
             return
-        fleet = load_fleet(store, window)
-        following, cut = ([], []) if as_of else load_propagation(store, window)
-        report = fleet_report(replace(fleet, defects=[*fleet.defects, *cut]), options, following)
+        report = _report(store, window, options)
+    _show(report, as_json=as_json, html=html)
+
+
+def _report(store: Store, window: Window, options: Options) -> FleetReport:
+    """Errors are not kept as they were known: a report of the past says nothing of what follows what."""
+    fleet = load_fleet(store, window)
+    following, cut = ([], []) if options.as_of else load_propagation(store, window)
+    return fleet_report(replace(fleet, defects=[*fleet.defects, *cut]), options, following)
+
+
+def _show(report: FleetReport, *, as_json: bool, html: Path | None) -> None:
     if html is not None:
         _write(html, render_page(report))
     if as_json:

@@ -7,9 +7,10 @@ from typing import Final
 from pipeline.core.fleet.answers import Estimate, FleetReport, RateRow, Survival
 from pipeline.core.fleet.records import Category
 from pipeline.fleet import numbers, plots, remarks
+from pipeline.fleet.section import Section
+from pipeline.fleet.sections import sections_of
 from pipeline.fleet.tables import Column
 from pipeline.fleet.text import HEADS, rate_columns
-from pipeline.fleet.text_parts import Section, sections_of
 from pipeline.report.markup import Child, Html, tag
 from pipeline.report.page import stand_alone
 from pipeline.report.words import counted, listed, short

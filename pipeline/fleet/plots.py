@@ -11,8 +11,8 @@ from typing import Final
 
 from pipeline.core.fleet.answers import FleetReport, RateRow, ShareRow, SizeRow, Survival
 from pipeline.fleet import numbers, remarks
+from pipeline.fleet.job_sections import size_words
 from pipeline.fleet.scales import Scale, linear, logarithmic
-from pipeline.fleet.text_parts import size_words
 from pipeline.report.markup import Html, tag
 from pipeline.report.words import counted, short
 

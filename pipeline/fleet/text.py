@@ -8,8 +8,9 @@ from typing import Final
 from pipeline.core.fleet.answers import Estimate, FleetReport, RateRow
 from pipeline.core.fleet.records import Category
 from pipeline.fleet import numbers, remarks
+from pipeline.fleet.section import Section
+from pipeline.fleet.sections import sections_of
 from pipeline.fleet.tables import Column, painted, table_lines
-from pipeline.fleet.text_parts import Section, sections_of
 from pipeline.report.words import counted, short
 
 MOST_ROWS: Final = 12
