@@ -3,6 +3,7 @@
 -- param incident:String | the incident's id
 -- param node:String = | this node instead of those that are blamed
 -- param minutes:UInt32 = 10 | how far to look, both ways
+-- param late_days:UInt16 = 2 | find lines that were read up to so many days late; more reads more
 -- param run:String = live | live, replay or drill
 -- param limit:UInt32 = 5000 | how many rows
 -- example: rootrank query node_around_incident --param incident=3f9a61c20b7d4e55 --param minutes=30
@@ -24,7 +25,7 @@ FROM
         source, ifNull(line_no, 0) AS line_no
     FROM events
     WHERE run = {run:String} AND run_id = in_run AND cluster = in_cluster AND has(nodes, reporter)
-        AND day >= toDate(since) - 1 AND ifNull(aligned_time, lo_time) BETWEEN since AND until
+        AND day BETWEEN toDate(since) - 1 AND toDate(until) + {late_days:UInt16} AND ifNull(aligned_time, lo_time) BETWEEN since AND until
     UNION ALL
     SELECT
         arrayJoin(if(ended_at IS NULL, [started_at], [started_at, assumeNotNull(ended_at)])) AS at,

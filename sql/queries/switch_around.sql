@@ -5,6 +5,7 @@
 -- param at:String | the moment, such as 2026-03-01T10:05:42Z
 -- param minutes:UInt32 = 10 | how far to look, both ways
 -- param role:String = | cause, intermediate, symptom, context or noise; empty: all but noise
+-- param late_days:UInt16 = 2 | find lines that were read up to so many days late; more reads more
 -- param run:String = live | live, replay or drill
 -- param limit:UInt32 = 2000 | how many
 -- example: rootrank query switch_around --param node=gpu-017 --param at=2026-03-01T10:05:42Z
@@ -28,7 +29,7 @@ SELECT
     ifNull(aligned_time, lo_time) AS at, (toUnixTimestamp64Nano(at) - toUnixTimestamp64Nano(moment)) / 1e9 AS after_s,
     cluster, node, subject_switch AS switch, name, role, label, severity, count, subject_rank AS rank, source, line_no, body
 FROM events
-WHERE run = {run:String} AND day >= toDate(since) - 1 AND ifNull(aligned_time, lo_time) BETWEEN since AND until
+WHERE run = {run:String} AND day BETWEEN toDate(since) - 1 AND toDate(until) + {late_days:UInt16} AND ifNull(aligned_time, lo_time) BETWEEN since AND until
     AND if({role:String} = '', role != 'noise', role = {role:String})
     AND ((run_id, cluster, reporter) IN
             (SELECT run_id, cluster, host FROM hanging WHERE (run_id, cluster, leaf) IN (SELECT * FROM asked))

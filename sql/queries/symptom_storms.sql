@@ -4,6 +4,7 @@
 -- param to:String = | the last moment; empty: now
 -- param seconds:UInt32 = 60 | the window
 -- param nodes:UInt32 = 2 | at least so many nodes
+-- param late_days:UInt16 = 2 | find lines that were read up to so many days late; more reads more
 -- param run:String = live | live, replay or drill
 -- param limit:UInt32 = 200 | how many storms
 -- example: rootrank query symptom_storms --param from=2026-03-01T00:00:00Z --param to=2026-03-02T00:00:00Z --param nodes=8
@@ -18,7 +19,7 @@ WITH
             uniqExactIf(subject_rank, subject_rank IS NOT NULL) AS ranks,
             argMin(node, ifNull(aligned_time, lo_time)) AS first_node, any(body) AS example
         FROM events
-        WHERE run = {run:String} AND role = 'symptom' AND day >= toDate(since) - 1
+        WHERE run = {run:String} AND role = 'symptom' AND day BETWEEN toDate(since) - 1 AND toDate(until) + {late_days:UInt16}
             AND aligned_time BETWEEN since AND until
         GROUP BY run_id, cluster, name, intDiv(toUnixTimestamp64Nano(aligned_time), {seconds:UInt32} * 1000000000)
         HAVING on_nodes >= {nodes:UInt32}
