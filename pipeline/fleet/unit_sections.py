@@ -1,10 +1,17 @@
 """What a fleet report says of units: trends, lifetimes, repairs, lemons."""
 
+from typing import Final
+
 from pipeline.core.fleet.answers import FleetReport, LemonRow
 from pipeline.fleet import numbers, remarks
 from pipeline.fleet.section import MOST_ROWS, Section
 from pipeline.fleet.tables import Column
 from pipeline.report.words import counted, short
+
+_DIFFER: Final = (
+    "Healthy differ by: the coefficient of variation of their rates. A dash: they differ no more than chance does, or "
+    "are too few to tell, and chance alone decides."
+)
 
 
 def trends(report: FleetReport) -> Section | None:
@@ -99,8 +106,9 @@ def lemons(report: FleetReport) -> Section:
     named = sum(row.is_lemon for row in found.rows)
     unit = remarks.UNIT_WORDS[found.unit_kind]
     said = (
-        f"{counted(named, 'lemon')} among {counted(found.tested, unit)} (Poisson against the others of its SKU, "
-        f"Benjamini-Hochberg {numbers.percent(found.q)}). Judge them on the weeks to come, not on these."
+        f"{counted(named, 'lemon')} among {counted(found.tested, unit)} (chance: Poisson against the others of its "
+        f"SKU; healthy: as those of its SKU differ; the larger p decides, Benjamini-Hochberg "
+        f"{numbers.percent(found.q)}). Judge them on the weeks to come, not on these."
     )
     return Section(
         title="Lemons",
@@ -110,12 +118,15 @@ def lemons(report: FleetReport) -> Section:
             Column(head="SKU", cells=[short(row.cohort) for row in rows], is_text=True, rank=2),
             Column(head="n", cells=[f"{row.n:,}" for row in rows]),
             Column(head="expected", cells=[numbers.number(row.expected) for row in rows]),
-            Column(head="p", cells=[_p(row.p_value) for row in rows]),
+            Column(head="p by chance", cells=[_p(row.p_value) for row in rows]),
+            Column(head="p if healthy", cells=[_p(row.cohort_p_value) for row in rows]),
+            Column(head="healthy differ by", cells=[numbers.percent(row.cohort_cv) for row in rows], rank=3),
             Column(
                 head=f"shrunk, per 1,000 {unit}-days", cells=[numbers.number(row.shrunk_rate) for row in rows], rank=1
             ),
         ],
         left_out=len(found.rows) - len(rows),
+        below=[_DIFFER] if rows else [],
     )
 
 
@@ -123,5 +134,7 @@ def _lemon_words(row: LemonRow) -> str:
     return f"{short(row.unit)}{'  lemon' if row.is_lemon else ''}"
 
 
-def _p(value: float) -> str:
+def _p(value: float | None) -> str:
+    if value is None:
+        return numbers.UNKNOWN
     return f"{value:.1e}" if 0 < value < 1e-3 else f"{value:.3f}"

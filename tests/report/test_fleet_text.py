@@ -1,6 +1,7 @@
 """A fleet report in a terminal: every section, any width, nothing that steers it."""
 
 import pytest
+from msgspec.structs import replace
 
 from pipeline.core.fleet.answers import Estimate
 from pipeline.core.fleet.restated import Restatement
@@ -44,6 +45,14 @@ def test_an_interval_that_was_widened_is_marked_and_explained() -> None:
     text = render_report(whole(), width=120)
     assert "]*" in text
     assert "* failures cluster on few units" in text
+
+
+def test_a_lemon_stands_with_what_chance_and_what_its_cohort_make_of_it() -> None:
+    found = whole()
+    row = replace(found.lemons.rows[0], p_value=2e-9, cohort_p_value=0.0123, cohort_cv=0.5)
+    text = render_report(replace(found, lemons=replace(found.lemons, rows=[row])), width=140)
+    for part in ("p by chance", "2.0e-09", "p if healthy", "0.012", "healthy differ by", "50.0 %"):
+        assert part in text
 
 
 def test_what_no_unit_tells_is_said_instead_of_a_rate() -> None:

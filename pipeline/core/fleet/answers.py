@@ -187,13 +187,20 @@ class Goodput(Struct, frozen=True, kw_only=True):
 
 
 class LemonRow(Struct, frozen=True, kw_only=True):
-    """A unit beside the others of its cohort (SKU). `shrunk_rate`: per 1,000 unit-days, drawn to the cohort's."""
+    """A unit beside the others of its cohort (SKU). `shrunk_rate`: per 1,000 unit-days, drawn to the cohort's.
+
+    `p_value`: by chance, at the rate of the others. `cohort_p_value`: of a healthy unit of this cohort, whose rates
+    differ by the coefficient of variation `cohort_cv`; None: they differ no more than chance does, or are too few to
+    tell.
+    """
 
     unit: str
     cohort: str
     n: int
     expected: float | None
     p_value: float
+    cohort_p_value: float | None
+    cohort_cv: float | None
     is_lemon: bool
     shrunk_rate: float
 

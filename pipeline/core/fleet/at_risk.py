@@ -107,7 +107,7 @@ def value_of(by: str, cluster: str, cohort: Cohort) -> str:
 
 def at_risk(fleet: Fleet, by: str, kind: ExposureKind) -> AtRisk:
     """Who was at risk for how long, by the values of `cluster` or a cohort field; together by anything else."""
-    facts = _facts_of_nodes(fleet.exposures, by)
+    facts = facts_of_nodes(fleet.exposures, by)
     groups: dict[str, Group] = defaultdict(Group)
     known: dict[tuple[UnitKind, Unit], int] = defaultdict(int)
     for exposure in fleet.exposures:
@@ -123,7 +123,7 @@ def at_risk(fleet: Fleet, by: str, kind: ExposureKind) -> AtRisk:
     return AtRisk(by=by, groups=used, facts=facts, known=known)
 
 
-def _facts_of_nodes(exposures: Iterable[Exposure], by: str) -> dict[Unit, str]:
+def facts_of_nodes(exposures: Iterable[Exposure], by: str) -> dict[Unit, str]:
     """What holds of a node: what it is told to have, else what its GPUs agree on."""
     if by not in COHORT_FIELDS:
         return {}

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from typing import Final
 
 from pipeline.core.fleet.answers import LemonRow, Lemons
-from pipeline.core.fleet.at_risk import DAY_HOURS, HOUR_NS, at_risk, blamed, exposure_ns
+from pipeline.core.fleet.at_risk import DAY_HOURS, HOUR_NS, at_risk, blamed, exposure_ns, facts_of_nodes
 from pipeline.core.fleet.lemons import UnitCount, lemons, smallest_window_days
 from pipeline.core.fleet.rates import PER_UNIT_DAYS, How
 from pipeline.core.fleet.records import Cohort, Fleet
@@ -14,15 +14,19 @@ MOST_ROWS: Final = 20
 
 
 def lemons_of(fleet: Fleet, how: How) -> Lemons:
-    """Infrastructure failures of each unit beside those of its SKU in its cluster: the lemons, and the worst others."""
+    """Infrastructure failures of each unit beside those of its SKU in its cluster: the lemons, and the worst others.
+
+    The SKU of a node that tells none is that of its GPUs.
+    """
     at = at_risk(fleet, "all", how.exposure)
-    kind = at.whole.counted
+    kind, of_gpus = at.whole.counted, facts_of_nodes(fleet.exposures, "sku")
     days: dict[tuple[str, str], float] = defaultdict(float)
     sku: dict[tuple[str, str], str] = {}
     for exposure in fleet.exposures:
         if exposure.unit_kind == kind and (at_risk_ns := exposure_ns(exposure, how.exposure)):
-            days[exposure.cluster, exposure.unit] += at_risk_ns / HOUR_NS / DAY_HOURS
-            sku[exposure.cluster, exposure.unit] = exposure.cohort.sku
+            peer = exposure.cluster, exposure.unit
+            days[peer] += at_risk_ns / HOUR_NS / DAY_HOURS
+            sku[peer] = exposure.cohort.sku or of_gpus.get(peer, "")
     found = [blamed(failure, at) for failure in fleet.failures if failure.category == "infrastructure"]
     counts = Counter(unit for blame in found if blame.at_risk and (unit := blame.unit(kind)))
     several = len({cluster for cluster, _ in days}) > 1
@@ -47,6 +51,8 @@ def lemons_of(fleet: Fleet, how: How) -> Lemons:
                 n=lemon.n,
                 expected=lemon.expected,
                 p_value=lemon.p_value,
+                cohort_p_value=lemon.cohort_p_value,
+                cohort_cv=lemon.cohort_cv,
                 is_lemon=lemon.is_lemon,
                 shrunk_rate=lemon.shrunk_rate * PER_UNIT_DAYS,
             )

@@ -34,8 +34,10 @@ class Cohort(Struct, frozen=True, kw_only=True, order=True):
 class FleetSpan(Struct, frozen=True, kw_only=True):
     """Something that holds of a unit in [from_ns, to_ns); `to_ns` None: still.
 
-    `node` is the machine that a GPU sits in. `facts` are fields of a Cohort. `source` and `row` say where it stands
-    written: a file and its line, or who told it and which of its records.
+    `node` is the machine that a GPU sits in. `facts` are fields of a Cohort and, beside them, of a node its other name
+    (`name` or `machine_id`, whichever `unit` is not), how many `gpus` it has (of a busy span: the job had of them) and
+    its wiring (`leaf_switch`, `nvlink_domain`, `power_feed`), of a GPU `pci_bus_id` and `serial`. `source` and `row` say
+    where it stands written: a file and its line, or who told it and which of its records.
     """
 
     cluster: str

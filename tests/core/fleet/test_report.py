@@ -12,7 +12,7 @@ from pipeline.core.fleet.jobs import Saving, goodput_of, jobs_of
 from pipeline.core.fleet.lifetimes import survival_of
 from pipeline.core.fleet.peers import lemons_of
 from pipeline.core.fleet.rates import How
-from pipeline.core.fleet.records import Defect, EpisodeCount, Fleet, JobAttempt, Life, Repair
+from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Fleet, JobAttempt, Life, Repair
 from pipeline.core.fleet.repair_times import repair_times, repeat_rows
 from pipeline.core.fleet.report import Options, fleet_report
 from pipeline.core.fleet.sensitive import sensitivity_of
@@ -198,6 +198,24 @@ def test_a_lemon_is_named_and_a_window_that_is_too_short_says_so() -> None:
     assert found.smallest_window_days > 10
     assert "is needed" in found.warning
     assert "Nothing failed" in lemons_of(fleet(nodes), How()).warning
+
+
+def test_a_node_is_compared_with_those_whose_gpus_are_like_its_own() -> None:
+    of_sku = [Cohort(sku="H100" if n < 20 else "A100") for n in range(40)]
+    parts = [part for n in range(40) for part in (unit(f"n{n}", 240), gpu(f"g{n}", f"n{n}", 240, cohort=of_sku[n]))]
+    found = lemons_of(fleet(parts, [failed(1 + h, f"n{n}") for n in range(20, 40) for h in range(3)]), How())
+    assert {row.cohort for row in found.rows} == {"A100"}
+    assert [row.expected for row in found.rows] == pytest.approx([3] * 20)
+
+
+def test_how_much_the_healthy_differ_stands_beside_each_unit() -> None:
+    counts = [0, 0, 0, 0, 0, 1, 1, 2, 3, 5, 8, 9, 10, 12, 15, 18, 20, 22, 25, 30]
+    failures = [failed(1 + h, f"n{n}") for n, count in enumerate(counts) for h in range(count)]
+    worst = lemons_of(fleet([unit(f"n{n}", 240) for n in range(20)], failures), How()).rows[0]
+    assert worst.cohort_cv is not None
+    assert worst.cohort_p_value is not None
+    assert worst.cohort_cv > 0.5
+    assert worst.cohort_p_value > worst.p_value
 
 
 def test_episodes_are_shown_for_every_window_that_joins_lines() -> None:
