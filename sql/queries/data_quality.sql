@@ -7,13 +7,13 @@
 -- param limit:UInt32 = 1000 | how many
 -- example: rootrank query data_quality --param kind=gpu_in_two_nodes
 SELECT
-    kind, cluster, unit, detail, source, row, any(at) AS at, count() AS days, min(day) AS first_day, max(day) AS last_day,
+    kind, cluster, unit, argMin(detail, (day, detail)) AS detail, source, row, at, uniqExact(day) AS days, min(day) AS first_day, max(day) AS last_day,
     run_id
 FROM data_quality
 WHERE run = {run:String} AND ({kind:String} = '' OR kind = {kind:String})
     AND ({cluster:String} = '' OR cluster = {cluster:String})
     AND day BETWEEN if({from:String} = '', today() - 28, toDateOrZero({from:String}))
         AND if({to:String} = '', today(), toDateOrZero({to:String}))
-GROUP BY run_id, kind, cluster, unit, detail, source, row
-ORDER BY kind, cluster, unit, source, row, detail
+GROUP BY run_id, kind, cluster, unit, source, row, at
+ORDER BY kind, cluster, unit, source, row, at
 LIMIT {limit:UInt32}

@@ -80,6 +80,26 @@ def test_data_that_cannot_be_true_is_named_with_its_place(fleet: Store) -> None:
     assert (found["examples"][0]["source"], found["examples"][0]["row"]) == ("a.csv", 3)
 
 
+def test_what_is_wrong_for_several_days_is_one_defect_and_two_failures_of_a_unit_are_two(store: Store) -> None:
+    for day, more in (("2026-03-01", ""), ("2026-03-02", "; and 2 more like it")):
+        build(
+            store, day, "2026-03-03T01:00", exposures=[node("n1")],
+            defects=[
+                Defect(
+                    kind="gpu_in_two_nodes", cluster="c1", unit="g1", detail=f"in n1 and n2{more}", source="a.csv",
+                    row=3, at_ns=ns("2026-01-01"),
+                ),
+                Defect(
+                    kind="failure_in_repair", cluster="c1", unit="n2", detail=f"incident of {day}", source="incidents",
+                    at_ns=ns(day, 5),
+                ),
+            ],
+        )  # fmt: skip
+    assert {found["kind"]: found["n"] for found in report(store)["defects"]} == {
+        "gpu_in_two_nodes": 1, "failure_in_repair": 2,
+    }  # fmt: skip
+
+
 def test_the_text_names_exposure_interval_dispersion_and_shares_and_steers_no_terminal(fleet: Store) -> None:
     text = run(fleet, "mtbf")
     assert "INFRASTRUCTURE  2 failures" in text

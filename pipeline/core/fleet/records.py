@@ -36,8 +36,8 @@ class FleetSpan(Struct, frozen=True, kw_only=True):
 
     `node` is the machine that a GPU sits in. `facts` are fields of a Cohort and, beside them, of a node its other name
     (`name` or `machine_id`, whichever `unit` is not), how many `gpus` it has (of a busy span: the job had of them) and
-    its wiring (`leaf_switch`, `nvlink_domain`, `power_feed`), of a GPU `pci_bus_id` and `serial`. `source` and `row` say
-    where it stands written: a file and its line, or who told it and which of its records.
+    its wiring (`leaf_switch`, `nvlink_domain`, `power_feed`), of a GPU `pci_bus_id` and `serial`. `source` and `row`
+    say where it stands written: a file and its line, or who told it and which of its records.
     """
 
     cluster: str
