@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from pipeline.core.fleet.attempts import distinct
 from pipeline.core.fleet.lifetimes import lives
 from pipeline.core.fleet.names import by_machine
 from pipeline.core.fleet.records import (
@@ -85,7 +86,7 @@ def load_fleet(store: Store, asked: Window) -> Fleet:
         exposures=exposures,
         lives=[life for life in lives(spans) if (life.cluster, life.unit_kind, life.unit) in there],
         failures=failures,
-        attempts=_read(store, window, "window_attempts", _attempt),
+        attempts=distinct(_read(store, window, "window_attempts", _attempt))[0],
         repairs=list(repairs(failures, spans)),
         episodes=_read(store, window, "window_episodes", _episode),
         defects=[*_read(store, window, "window_defects", _defect), *_missing(built, window)],

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from pipeline.__main__ import build as command_line
-from pipeline.core.fleet.records import Cohort, Defect
+from pipeline.core.fleet.records import Cohort, Defect, JobAttempt
 from pipeline.store.clickhouse import Store
+from pipeline.store.fleet_rows import attempt_row
+from pipeline.store.tables import JOB_ATTEMPTS
 from schemas.records import Event
 from tests.store import seed
 from tests.store.conftest import put, url_of
-from tests.store.fleet_days import build, failure, installed, node, ns
+from tests.store.fleet_days import HOUR_NS, build, failure, installed, ms, node, ns
 
 pytestmark = pytest.mark.clickhouse
 H100, A100 = Cohort(sku="H100", driver="580.1"), Cohort(sku="A100", driver="570.2")
@@ -98,6 +100,18 @@ def test_what_is_wrong_for_several_days_is_one_defect_and_two_failures_of_a_unit
     assert {found["kind"]: found["n"] for found in report(store)["defects"]} == {
         "gpu_in_two_nodes": 1, "failure_in_repair": 2,
     }  # fmt: skip
+
+
+def test_a_job_that_two_imports_tell_is_in_the_figures_of_jobs_once(fleet: Store) -> None:
+    begin = ns("2026-03-01", 2)
+    for source, end in (("march.txt", None), ("april.txt", begin + 4 * HOUR_NS)):
+        told = JobAttempt(
+            cluster="c1", job_id="7", attempt=0, nodes=("n1",), gpus=8, from_ns=begin, to_ns=end, end="node_failure",
+            source=source, row=2,
+        )  # fmt: skip
+        fleet.insert(JOB_ATTEMPTS, [attempt_row(("live", "", "c1"), told, 1, ms("2026-03-03"), 1)])
+    (row,) = report(fleet)["jobs"]["rows"]
+    assert (row["jobs"], row["busy_hours"], row["failures"]) == (1, 4, 1)
 
 
 def test_the_text_names_exposure_interval_dispersion_and_shares_and_steers_no_terminal(fleet: Store) -> None:

@@ -8,15 +8,16 @@ from pipeline.core.fleet.records import Defect, FleetSpan, JobAttempt
 
 
 def distinct(attempts: Iterable[JobAttempt]) -> tuple[list[JobAttempt], list[Defect]]:
-    """Each attempt once, sorted: of several of one job and number the one that has ended, then the one that ended last.
+    """Each attempt once, sorted: of several of one job that begin at once the one that has ended, then that ended last.
 
-    One source that tells an attempt twice is a defect (`duplicate_attempt`); two sources may both know it.
+    Files number attempts each for itself, from the first that is in them; when one began they agree on. One source that
+    tells an attempt twice is a defect (`duplicate_attempt`); two sources may both know it.
     """
     chosen: dict[tuple[str, str, int], JobAttempt] = {}
     defects: list[Defect] = []
     for attempt in sorted(attempts, key=_rank):
-        other = chosen.get((attempt.cluster, attempt.job_id, attempt.attempt))
-        chosen[attempt.cluster, attempt.job_id, attempt.attempt] = attempt
+        other = chosen.get((attempt.cluster, attempt.job_id, attempt.from_ns))
+        chosen[attempt.cluster, attempt.job_id, attempt.from_ns] = attempt
         if other is not None and other.source == attempt.source:
             defects.append(_twice(other, attempt))
     return sorted(chosen.values(), key=lambda a: (a.cluster, a.from_ns, a.job_id, a.attempt)), defects

@@ -105,7 +105,7 @@ def node_failure_rate(
 
 
 def failed_attempts(attempts: Iterable[JobAttempt], failures: Iterable[Failure]) -> set[tuple[str, str, int]]:
-    """Attempts that a failure ended, as (cluster, job, attempt): a node failed, or they ended badly for a known reason.
+    """Attempts that a failure ended, as (cluster, job, begin): a node failed, or they ended badly for a known reason.
 
     A failure that names jobs explains their attempts that it falls into (until 5 min after the end); one that names
     none those of its node that ended from 5 min before it to 10 min after it. A completed attempt was not ended by it.
@@ -138,7 +138,7 @@ def _falls_into(times: Sequence[int], from_ns: int, end_ns: int) -> bool:
 
 
 def _key(attempt: JobAttempt) -> tuple[str, str, int]:
-    return attempt.cluster, attempt.job_id, attempt.attempt
+    return attempt.cluster, attempt.job_id, attempt.from_ns
 
 
 def _busy_ns(attempt: JobAttempt, from_ns: int, to_ns: int) -> int:
