@@ -2,7 +2,7 @@
 
 A rate is counted on nodes where nodes have the property, else on GPUs. A node has what it is told to have, else what
 all its GPUs agree on. A failure of a GPU is one of its node too: where the two are told different things (the SKU of a
-GPU and that of its host), it counts for both, in rows of their own.
+GPU and that of its host), it counts for both, in rows of their own. Over time in jobs only what failed in a job counts.
 """
 
 from collections import defaultdict
@@ -10,11 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from pipeline.core.fleet.intervals import Span, has, union
+from pipeline.core.fleet.job_size import AFTER_END_NS
 from pipeline.core.fleet.records import Cohort, Exposure, ExposureKind, Failure, Fleet, UnitKind
 
 HOUR_NS: Final = 3_600_000_000_000
 DAY_HOURS: Final = 24
 COHORT_FIELDS: Final = Cohort.__struct_fields__
+_BOTH: Final = frozenset[UnitKind](("node", "gpu"))
 Unit = tuple[str, str]
 """Cluster and name of a unit."""
 
@@ -57,12 +60,16 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class AtRisk:
-    """Time at risk by the values of `by`. `facts`: what holds of each node, where that is one thing all the time."""
+    """Time at risk by the values of `by`. `facts`: what holds of each node, where that is one thing all the time.
+
+    `jobs`: when each node was in a job; None: whether it was does not matter.
+    """
 
     by: str
     groups: dict[str, Group]
     facts: dict[Unit, str]
     known: dict[tuple[UnitKind, Unit], int]
+    jobs: dict[Unit, list[Span]] | None = None
 
     @property
     def whole(self) -> Group:
@@ -72,13 +79,16 @@ class AtRisk:
 
 @dataclass(frozen=True, kw_only=True)
 class Blame:
-    """A failure, the values that it counts for, and its node and GPU (None: none of them is blamed)."""
+    """A failure, the values that it counts for, and its node and GPU (None: none of them is blamed).
+
+    `counts_on`: in rates over the time of units of which kind it counts.
+    """
 
     failure: Failure
     values: tuple[str, ...]
     node: Unit | None
     gpu: Unit | None
-    at_risk: bool
+    counts_on: frozenset[UnitKind]
 
     def unit(self, kind: UnitKind) -> Unit | None:
         """The unit of a kind that it counts on."""
@@ -120,7 +130,7 @@ def at_risk(fleet: Fleet, by: str, kind: ExposureKind) -> AtRisk:
         if time_ns:
             units.at_risk_ns[unit] += time_ns
     used = {value: group for value, group in groups.items() if group.node.at_risk_ns or group.gpu.at_risk_ns}
-    return AtRisk(by=by, groups=used, facts=facts, known=known)
+    return AtRisk(by=by, groups=used, facts=facts, known=known, jobs=_jobs(fleet) if kind == "busy" else None)
 
 
 def facts_of_nodes(exposures: Iterable[Exposure], by: str) -> dict[Unit, str]:
@@ -146,12 +156,33 @@ def blamed(failure: Failure, units: AtRisk) -> Blame:
         values=tuple(dict.fromkeys(value for value in told if value)) or ("",),
         node=node,
         gpu=gpu,
-        at_risk=not (node or gpu) or any(units.known.get((kind, unit), 0) for kind, unit in _named(node, gpu)),
+        counts_on=_counts_on(node, gpu, units) if _in_job(failure, node, units) else frozenset(),
     )
 
 
-def _named(node: Unit | None, gpu: Unit | None) -> Iterable[tuple[UnitKind, Unit]]:
-    if node:
-        yield "node", node
-    if gpu:
-        yield "gpu", gpu
+def _counts_on(node: Unit | None, gpu: Unit | None, units: AtRisk) -> frozenset[UnitKind]:
+    """A failure of a GPU counts over the time of nodes if its own node has any, not if only the GPU has."""
+    if node is None and gpu is None:
+        return _BOTH
+    of_node = bool(node and units.known.get(("node", node), 0))
+    of_gpu = bool(gpu and units.known.get(("gpu", gpu), 0))
+    kinds: tuple[tuple[UnitKind, bool], ...] = (
+        ("node", of_node if node else of_gpu), ("gpu", of_gpu if gpu else of_node),
+    )  # fmt: skip
+    return frozenset(kind for kind, counts in kinds if counts)
+
+
+def _in_job(failure: Failure, node: Unit | None, units: AtRisk) -> bool:
+    if units.jobs is None or failure.job_ids:
+        return True
+    return node is not None and has(units.jobs.get(node, []), failure.at_ns)
+
+
+def _jobs(fleet: Fleet) -> dict[Unit, list[Span]]:
+    """When each node was in a job, and so shortly after it that a failure still belongs to the job."""
+    told: dict[Unit, list[Span]] = defaultdict(list)
+    for attempt in fleet.attempts:
+        end_ns = fleet.to_ns if attempt.to_ns is None else attempt.to_ns + AFTER_END_NS
+        for node in attempt.nodes:
+            told[attempt.cluster, node].append((attempt.from_ns, end_ns))
+    return {node: union(spans) for node, spans in told.items()}

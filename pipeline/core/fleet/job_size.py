@@ -18,7 +18,7 @@ _HOUR_NS: Final = 3_600_000_000_000
 _MINUTE_NS: Final = 60_000_000_000
 # A failure of a node explains the end of an attempt there if it came so long before it, or so shortly after it.
 _BEFORE_END_NS: Final = 10 * _MINUTE_NS
-_AFTER_END_NS: Final = 5 * _MINUTE_NS
+AFTER_END_NS: Final = 5 * _MINUTE_NS
 # Kokolis et al. take the rate of nodes from jobs above this size: small ones are mostly tests of their users' code.
 ABOVE_GPUS: Final = 128
 _ONE_NODE_GPUS: Final = 8
@@ -134,7 +134,7 @@ def failed_attempts(attempts: Iterable[JobAttempt], failures: Iterable[Failure])
 
 def _falls_into(times: Sequence[int], from_ns: int, end_ns: int) -> bool:
     index = bisect_left(times, from_ns)
-    return index < len(times) and times[index] <= end_ns + _AFTER_END_NS
+    return index < len(times) and times[index] <= end_ns + AFTER_END_NS
 
 
 def _key(attempt: JobAttempt) -> tuple[str, str, int]:

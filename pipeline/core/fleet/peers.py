@@ -28,7 +28,7 @@ def lemons_of(fleet: Fleet, how: How) -> Lemons:
             days[peer] += at_risk_ns / HOUR_NS / DAY_HOURS
             sku[peer] = exposure.cohort.sku or of_gpus.get(peer, "")
     found = [blamed(failure, at) for failure in fleet.failures if failure.category == "infrastructure"]
-    counts = Counter(unit for blame in found if blame.at_risk and (unit := blame.unit(kind)))
+    counts = Counter(unit for blame in found if kind in blame.counts_on and (unit := blame.unit(kind)))
     several = len({cluster for cluster, _ in days}) > 1
     units = [
         UnitCount(

@@ -82,7 +82,7 @@ def _keys(blame: Blame, by: By) -> tuple[str, ...]:
 def _row(asked: Asked, group: Group, found: Sequence[Blame]) -> RateRow:
     kind = group.counted
     units = group.of(kind)
-    counted = [blame for blame in found if blame.at_risk]
+    counted = [blame for blame in found if kind in blame.counts_on]
     count = count_of(Counter(blame.unit(kind) for blame in counted), units.at_risk_ns, asked.how)
     on = Counter(name for blame in counted if (name := _carrier(blame, kind)))
     hours, node_hours, gpu_hours = (one.total_ns / HOUR_NS for one in (units, group.node, group.gpu))

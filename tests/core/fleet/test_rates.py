@@ -1,13 +1,14 @@
 """Rates: what counts, over which time, with which interval."""
 
 import pytest
+from msgspec.structs import replace
 
 from pipeline.core.fleet.answers import By, RateRow
 from pipeline.core.fleet.at_risk import at_risk
 from pipeline.core.fleet.poisson import clustered_rate, garwood
 from pipeline.core.fleet.rates import OF_FAILURES, How, rates_by
-from pipeline.core.fleet.records import Category, Cohort, ExposureKind, Fleet
-from tests.core.fleet.small_fleets import failed, fleet, gpu, unit
+from pipeline.core.fleet.records import Category, Cohort, ExposureKind, Fleet, JobAttempt
+from tests.core.fleet.small_fleets import HOUR_NS, T0, failed, fleet, gpu, unit
 
 H100, A100 = Cohort(sku="H100"), Cohort(sku="A100")
 
@@ -70,6 +71,30 @@ def test_a_failure_of_a_unit_that_was_not_at_risk_is_not_counted_but_said() -> N
     row = rates(fleet(nodes, [failed(5, "n1"), failed(6, "n2"), failed(7, "n9")]))[""]
     assert (row.n, row.uncounted) == (1, 2)
     assert rates(fleet(nodes, [failed(6, "n2")]), exposure="installed")[""].n == 1
+
+
+def test_a_gpu_in_a_node_that_has_no_time_of_its_own_is_not_counted_over_that_of_other_nodes() -> None:
+    parts = [unit("n1", 240), unit("g9", 240, kind="gpu", node="n9", cluster="c2")]
+    of = fleet(parts, [failed(5, "n1"), failed(6, "n9", gpu="g9", cluster="c2")])
+    row = rates(of)[""]
+    assert (row.unit_kind, row.n, row.exposure_hours, row.uncounted) == ("node", 1, 240, 1)
+    found = rates(of, "cluster")["c2"]
+    assert (found.unit_kind, found.n, found.uncounted) == ("gpu", 1, 0)
+
+
+def test_over_time_in_jobs_only_what_failed_in_a_job_counts() -> None:
+    of = replace(
+        fleet([unit("n1", 240, busy=20)], [failed(5, "n1"), failed(30, "n1"), failed(40), failed(50, "n1")]),
+        attempts=[
+            JobAttempt(
+                cluster="c1", job_id="7", attempt=0, nodes=("n1",), gpus=8, from_ns=T0, to_ns=T0 + 5 * HOUR_NS - 1
+            )
+        ],
+    )
+    of = replace(of, failures=[*of.failures[:-1], replace(of.failures[-1], job_ids=("9",))])
+    row = rates(of, exposure="busy")[""]
+    assert (row.n, row.uncounted, row.exposure_hours) == (2, 2, 20)
+    assert rates(of)[""].n == 4
 
 
 def test_a_node_that_nobody_observed_is_not_free_of_failures() -> None:
