@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pipeline.core.fleet.attempts import distinct
 from pipeline.core.fleet.lifetimes import lives
-from pipeline.core.fleet.names import by_machine
+from pipeline.core.fleet.names import attempts_by_machine, by_machine
 from pipeline.core.fleet.records import (
     Cohort,
     Defect,
@@ -77,7 +77,9 @@ def load_fleet(store: Store, asked: Window) -> Fleet:
     window = Window(first=days[0], last=days[-1], run=asked.run, cluster=asked.cluster, as_of=asked.as_of)
     from_ns, to_ns = _ns(window.first), _ns(window.last) + _DAY_NS
     failures = _read(store, window, "window_failures", _failure)
-    spans, _ = by_machine(_read(store, window, "window_spans", _span))
+    told = _read(store, window, "window_spans", _span)
+    spans, _ = by_machine(told)
+    attempts, _ = distinct(_read(store, window, "window_attempts", _attempt))
     exposures = _read(store, window, "window_exposures", _exposure)
     there = {(exposure.cluster, exposure.unit_kind, exposure.unit) for exposure in exposures}
     return Fleet(
@@ -86,7 +88,7 @@ def load_fleet(store: Store, asked: Window) -> Fleet:
         exposures=exposures,
         lives=[life for life in lives(spans) if (life.cluster, life.unit_kind, life.unit) in there],
         failures=failures,
-        attempts=distinct(_read(store, window, "window_attempts", _attempt))[0],
+        attempts=attempts_by_machine(attempts, told),
         repairs=list(repairs(failures, spans)),
         episodes=_read(store, window, "window_episodes", _episode),
         defects=[*_read(store, window, "window_defects", _defect), *_missing(built, window)],

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pipeline.core.fleet.defects import of_span, place, when
 from pipeline.core.fleet.installed import end_of
-from pipeline.core.fleet.records import Defect, Failure, FleetSpan
+from pipeline.core.fleet.records import Defect, Failure, FleetSpan, JobAttempt
 
 NAME: Final = "name"
 MACHINE_ID: Final = "machine_id"
@@ -44,6 +44,15 @@ def failures_by_machine(failures: Iterable[Failure], spans: Iterable[FleetSpan])
             unit = _bearer(bearers.get((failure.cluster, unit), []), failure.at_ns) or unit
         found.append(replace(failure, node=node, unit=unit))
     return found
+
+
+def attempts_by_machine(attempts: Iterable[JobAttempt], spans: Iterable[FleetSpan]) -> list[JobAttempt]:
+    """The attempts with the machines that bore their nodes' names when they began. `spans`: as for failures."""
+    bearers, _ = _bearers(list(spans))
+    return [
+        replace(one, nodes=tuple(_bearer(bearers.get((one.cluster, n), []), one.from_ns) or n for n in one.nodes))
+        for one in attempts
+    ]
 
 
 def _bearer(steps: list[tuple[int, str]], at_ns: int) -> str:

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from pipeline.core.fleet.exposure import exposures
-from pipeline.core.fleet.names import by_machine, failures_by_machine
-from pipeline.core.fleet.records import Failure, FleetSpan
+from pipeline.core.fleet.names import attempts_by_machine, by_machine, failures_by_machine
+from pipeline.core.fleet.records import Failure, FleetSpan, JobAttempt
 from tests.core.fleet.inventories import BEGIN, SECOND, span
 
 
@@ -59,3 +59,12 @@ def test_a_failure_is_of_the_machine_that_bore_the_name_then() -> None:
     strange = replace(failed, unit="n9", node="n9")
     found = failures_by_machine([failed, replace(failed, at_ns=BEGIN + 199 * SECOND), gpu, strange], spans)
     assert [(f.unit, f.node) for f in found] == [("m-1", "m-1"), ("m-1", "m-1"), ("g1", "m-2"), ("n9", "n9")]
+
+
+def test_an_attempt_ran_on_the_machines_that_bore_the_names_of_its_nodes_then() -> None:
+    spans = [span(f"m-{n}", "facts", n * 100, None, facts={"name": "n1"}) for n in (1, 2)]
+    early = JobAttempt(
+        cluster="a", job_id="7", attempt=0, nodes=("n1", "n9"), gpus=None, from_ns=BEGIN + 150 * SECOND, to_ns=None
+    )
+    found = attempts_by_machine([early, replace(early, from_ns=BEGIN + 250 * SECOND)], spans)
+    assert [one.nodes for one in found] == [("m-1", "n9"), ("m-2", "n9")]
