@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Final
 
-from msgspec import Struct
-
 from pipeline.core.fleet.answers import RepairStep, RepairTime, RepeatRow
 from pipeline.core.fleet.records import Fleet, Repair
-from pipeline.core.fleet.repairs import Stage, repeats, waits_hours
+from pipeline.core.fleet.repairs import Stage, Wait, repeats, waits
 from pipeline.core.fleet.survival import kaplan_meier
 
 STAGES: Final[tuple[tuple[RepairStep, Stage], ...]] = (
@@ -18,14 +16,13 @@ STAGES: Final[tuple[tuple[RepairStep, Stage], ...]] = (
 )
 
 
-class _Waits(Struct, frozen=True):
-    hours: list[float]
-    came: list[bool]
-
-
 def repair_times(fleet: Fleet) -> list[RepairTime]:
-    """Hours from failure to drain, to the end of the repair, and until the unit was trusted again."""
-    return [_time(step, _waits(fleet, stage)) for step, stage in STAGES if _is_told(fleet.repairs, stage)]
+    """Hours from failure to drain, to the end of the repair, and until the unit was trusted again.
+
+    Repairs from before the window are at risk from its begin on: of those, only the long ones can be seen in it.
+    """
+    told = [(step, stage) for step, stage in STAGES if _is_told(fleet.repairs, stage)]
+    return [_time(step, seen) for step, stage in told if (seen := _waits(fleet, stage))]
 
 
 def repeat_rows(fleet: Fleet) -> list[RepeatRow]:
@@ -44,19 +41,19 @@ def repeat_rows(fleet: Fleet) -> list[RepeatRow]:
     ]
 
 
-def _waits(fleet: Fleet, stage: Stage) -> _Waits:
+def _waits(fleet: Fleet, stage: Stage) -> list[Wait]:
     """A stage that never came because a later one did is not open: nobody waits for it any more."""
     waiting = [one for one in fleet.repairs if _at(one, stage) is not None or not _is_past(one, stage)]
-    return _Waits(*waits_hours(waiting, stage, fleet.to_ns))
+    return waits(waiting, stage, fleet.from_ns, fleet.to_ns)
 
 
-def _time(step: RepairStep, waits: _Waits) -> RepairTime:
-    closed = [hours for hours, came in zip(waits.hours, waits.came, strict=True) if came]
-    curve = kaplan_meier(waits.hours, waits.came)
+def _time(step: RepairStep, seen: Sequence[Wait]) -> RepairTime:
+    closed = [wait.hours for wait in seen if wait.came]
+    curve = kaplan_meier([w.hours for w in seen], [w.came for w in seen], [w.entered for w in seen])
     return RepairTime(
         step=step,
-        n=len(waits.hours),
-        still_open=len(waits.hours) - len(closed),
+        n=len(seen),
+        still_open=len(seen) - len(closed),
         median_hours=curve.median(),
         restricted_mean_hours=curve.restricted_mean(curve.last),
         horizon_hours=curve.last,

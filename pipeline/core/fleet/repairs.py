@@ -75,20 +75,30 @@ def repeats(made: Iterable[Repair], failures: Iterable[Failure], within_days: in
     ]
 
 
-def waits_hours(made: Iterable[Repair], stage: Stage, until_ns: int) -> tuple[list[float], list[bool]]:
-    """Hours from each failure to a stage and whether it came: False where it had not by `until_ns`, as survival
-    analysis wants it.
+class Wait(Struct, frozen=True, kw_only=True):
+    """Hours from a failure to a stage, or to the end of the data where it had not come. `entered`: hours that had gone
+    by when it came under observation; one that was over by then would never have been seen.
     """
-    hours: list[float] = []
-    came: list[bool] = []
+
+    hours: float
+    came: bool
+    entered: float
+
+
+def waits(made: Iterable[Repair], stage: Stage, from_ns: int, until_ns: int) -> list[Wait]:
+    """What was waited for in [from_ns, until_ns), as survival analysis wants it."""
+    found: list[Wait] = []
     for repair in made:
         at_ns = {"drained": repair.drained_ns, "ended": repair.ended_ns, "trusted": repair.trusted_ns}[stage]
-        is_over = at_ns is not None and at_ns <= until_ns
-        end_ns = at_ns if is_over and at_ns is not None else until_ns
-        if end_ns >= repair.failed_ns:
-            hours.append((end_ns - repair.failed_ns) / _HOUR_NS)
-            came.append(is_over)
-    return hours, came
+        end_ns = until_ns if at_ns is None else min(at_ns, until_ns)
+        if end_ns >= repair.failed_ns and (end_ns > from_ns or repair.failed_ns >= from_ns):
+            wait = Wait(
+                hours=(end_ns - repair.failed_ns) / _HOUR_NS,
+                came=at_ns is not None and at_ns <= until_ns,
+                entered=max(0, from_ns - repair.failed_ns) / _HOUR_NS,
+            )
+            found.append(wait)
+    return found
 
 
 def _of_unit(unit: _Unit, failures: Sequence[Failure], by_unit: Mapping[_Unit, list[FleetSpan]]) -> list[Repair]:

@@ -1,7 +1,7 @@
 """From failure to trusted service."""
 
 from pipeline.core.fleet.records import Failure, FleetSpan, Repair
-from pipeline.core.fleet.repairs import Repeats, repairs, repeats, waits_hours
+from pipeline.core.fleet.repairs import Repeats, Stage, repairs, repeats, waits
 from tests.core.fleet.inventories import BEGIN, SECOND, span
 
 HOUR = 3600
@@ -104,9 +104,15 @@ def test_repeat_failures_are_counted_by_action_and_recent_repairs_are_not_judged
 def test_what_has_not_come_by_the_end_of_the_data_is_a_censored_wait() -> None:
     spans = [span("n1", "repair", HOUR, 3 * HOUR, action="swap"), span("n2", "repair", HOUR, None)]
     found = repairs([failure("n1", 0), failure("n2", 0)], spans)
-    assert waits_hours(found, "ended", BEGIN + 10 * HOUR * SECOND) == ([3, 10], [True, False])
-    assert waits_hours(found, "ended", BEGIN + 2 * HOUR * SECOND) == ([2, 2], [False, False])
-    assert waits_hours(found, "drained", BEGIN + 2 * HOUR * SECOND) == ([2, 2], [False, False])
+
+    def seen(stage: Stage, until_hours: int, from_hours: int = 0) -> list[tuple[float, bool, float]]:
+        window = (BEGIN + hours * HOUR * SECOND for hours in (from_hours, until_hours))
+        return [(wait.hours, wait.came, wait.entered) for wait in waits(found, stage, *window)]
+
+    assert seen("ended", 10) == [(3, True, 0), (10, False, 0)]
+    assert seen("ended", 2) == seen("drained", 2) == [(2, False, 0), (2, False, 0)]
+    assert seen("ended", 10, 2) == [(3, True, 2), (10, False, 2)]
+    assert seen("ended", 10, 4) == [(10, False, 4)]
 
 
 def test_the_order_of_failures_and_spans_does_not_matter() -> None:

@@ -107,6 +107,14 @@ def test_open_repairs_are_censored_beside_the_mean_of_the_closed() -> None:
     assert (rows["drain"].n, rows["trusted"].still_open) == (3, 2)
 
 
+def test_a_repair_from_before_the_window_is_seen_from_the_begin_of_the_window_on() -> None:
+    made = [repair(-100, -90, 20, None), repair(0, 5, 40, None), repair(-50, -40, -10, None)]
+    rows = {row.step: row for row in repair_times(replace(fleet([]), repairs=made))}
+    # The long one is at risk from its hour 100 on: at 40 h only the other one was seen.
+    assert (rows["repair"].n, rows["repair"].median_hours) == (2, 40)
+    assert rows["drain"].n == 1
+
+
 def test_a_drain_that_nobody_told_of_is_not_open_once_the_repair_began() -> None:
     made = [repair(0, None, 10, None), repair(0, 2, 10, None)]
     rows = {row.step: row for row in repair_times(replace(fleet([]), repairs=made))}
