@@ -8,7 +8,7 @@ from pipeline.core.fleet.records import Category, Defect
 from pipeline.fleet import numbers, remarks
 from pipeline.fleet.section import MOST_ROWS, Section
 from pipeline.fleet.tables import Column
-from pipeline.report.words import short
+from pipeline.report.words import counted, short
 
 MOST_KINDS: Final = 6
 _PARTS: Final[tuple[tuple[Category, str, int], ...]] = (
@@ -37,6 +37,10 @@ def costs(report: FleetReport, category: Category) -> Section | None:
             Column(head="no cost known", cells=[f"{row.without_a_price:,}" for row in rows], rank=2),
         ],
         left_out=len(every) - len(rows),
+        below=[
+            f"Shares are of this category. Of all interruptions the cause is not known for "
+            f"{numbers.percent(report.unknown_share)}."
+        ],
     )
 
 
@@ -111,6 +115,7 @@ def sensitivity(report: FleetReport) -> Section | None:
     if not kinds:
         return None
     rows = [row for row in every if (row.name, row.xid, row.unit_kind) in kinds]
+    lost = sum(row.uncounted for row in every if row.window_s is None)
     return Section(
         title="Episodes by the window that joins lines",
         columns=[
@@ -128,7 +133,10 @@ def sensitivity(report: FleetReport) -> Section | None:
             Column(head="D", cells=[numbers.number(row.dispersion) for row in rows], rank=2),
             Column(head="top 1", cells=[numbers.percent(row.top_1_share) for row in rows], rank=1),
         ],
-        below=["Episodes are errors, not failures: they have no MTBF of their own here."],
+        below=[
+            "Episodes are errors, not failures: they have no MTBF of their own here.",
+            *([f"{counted(lost, 'episode')} on units that were not at risk: not counted."] if lost else []),
+        ],
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from pipeline.core.fleet.answers import FleetReport, SizeRow
 from pipeline.fleet import numbers, remarks
 from pipeline.fleet.section import Section
 from pipeline.fleet.tables import Column
-from pipeline.report.words import counted
+from pipeline.report.words import counted, listed
 
 
 def jobs(report: FleetReport) -> Section | None:
@@ -57,11 +57,16 @@ def goodput(report: FleetReport) -> Section | None:
     unpriced = (
         f" {counted(found.without_a_price, 'interruption')} without a known cost." if found.without_a_price else ""
     )
+    lost = [
+        f"{numbers.whole(hours)} to {remarks.LOST_WORDS[category]}"
+        for category, hours in found.lost_gpu_hours.items()
+        if hours
+    ]
     return Section(
         title="Goodput",
         above=[
             f"{numbers.percent(found.share)} of {numbers.whole(found.capacity_gpu_hours)} GPU-hours installed were "
             f"spent on work that was kept: {numbers.whole(found.busy_gpu_hours)} in jobs, less "
-            f"{numbers.whole(found.lost_gpu_hours)} lost to interruptions.{unpriced}"
+            f"what interruptions lost: {listed(lost) or 'nothing that is known'}.{unpriced}"
         ],
     )

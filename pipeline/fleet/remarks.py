@@ -13,6 +13,12 @@ CATEGORY_WORDS: Final[dict[Category, str]] = {
     "user_code": "User code",
     "unknown": "Cause not known",
 }
+LOST_WORDS: Final[dict[Category, str]] = {
+    "infrastructure": "infrastructure",
+    "planned": "what was planned",
+    "user_code": "user code",
+    "unknown": "causes not known",
+}
 KIND_WORDS: Final[dict[ExposureKind, str]] = {
     "installed": "installed",
     "in_service": "in service",
@@ -32,8 +38,9 @@ def title_lines(report: FleetReport) -> list[str]:
     days = report.window_hours / 24
     issued = f", as of {report.as_of}" if report.as_of else ""
     of_run = "" if report.run == "live" else f", run {report.run}"
-    observed, served = (report.node_hours[kind] or report.gpu_hours[kind] for kind in ("observed", "in_service"))
-    unobserved = numbers.percent(max(0.0, 1 - observed / served) if served else None)
+    hours = report.node_hours if report.node_hours["in_service"] else report.gpu_hours
+    served = hours["in_service"]
+    unobserved = numbers.percent(max(0.0, 1 - hours["observed"] / served) if served else None)
     return [
         f"Fleet report, {report.from_} to {report.to} ({days:,.0f} days, UTC){issued}{of_run}",
         f"{listed([short(name) for name in report.clusters]) or 'no cluster'}: "

@@ -41,6 +41,13 @@ def test_all_five_figures_stand_with_a_rate_and_its_denominators_are_named() -> 
         assert part in said
 
 
+def test_time_of_gpus_is_not_held_against_time_of_nodes() -> None:
+    found = whole()
+    nodes = {**found.node_hours, "observed": 0.0, "in_service": 100.0}
+    text = render_report(replace(found, node_hours=nodes, gpu_hours={**nodes, "observed": 90.0}), width=120)
+    assert "100.0 % of the time in service nobody observed" in " ".join(text.split())
+
+
 def test_an_interval_that_was_widened_is_marked_and_explained() -> None:
     text = render_report(whole(), width=120)
     assert "]*" in text

@@ -181,7 +181,7 @@ class Goodput(Struct, frozen=True, kw_only=True):
 
     capacity_gpu_hours: float
     busy_gpu_hours: float
-    lost_gpu_hours: float
+    lost_gpu_hours: dict[Category, float]
     share: float | None
     without_a_price: int
 
@@ -206,13 +206,17 @@ class LemonRow(Struct, frozen=True, kw_only=True):
 
 
 class SensitivityRow(Struct, frozen=True, kw_only=True):
-    """Episodes of one kind of event by the window that joins lines into one; `rate` is per 1,000 unit-days."""
+    """Episodes of one kind of event by the window that joins lines into one; `rate` is per 1,000 unit-days.
+
+    `uncounted`: episodes on units that were not at risk, no part of `episodes`. `lines` are those of all units.
+    """
 
     name: str
     xid: int | None
     lines: int
     window_s: int | None
     episodes: int
+    uncounted: int
     rate: Estimate
     unit_kind: UnitKind
     exposure_kind: ExposureKind

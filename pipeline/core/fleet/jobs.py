@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from pipeline.core.fleet.answers import Estimate, Goodput, Jobs, SizeRow
 from pipeline.core.fleet.at_risk import HOUR_NS, exposure_ns
+from pipeline.core.fleet.components import CATEGORIES
 from pipeline.core.fleet.goodput import MeasuredEttr, daly_young_s, expected_ettr, goodput, measured_ettr
 from pipeline.core.fleet.job_size import ABOVE_GPUS, SizeBucket, mttf_by_size, node_failure_rate
 from pipeline.core.fleet.poisson import Rate
 from pipeline.core.fleet.rates import PER_UNIT_DAYS
-from pipeline.core.fleet.records import Failure, Fleet, JobAttempt
+from pipeline.core.fleet.records import Category, Failure, Fleet, JobAttempt
 
 DAY_S: Final = 86_400
 
@@ -117,11 +118,13 @@ def goodput_of(fleet: Fleet) -> Goodput:
     gpus = [exposure for exposure in fleet.exposures if exposure.unit_kind == "gpu"]
     capacity = sum(exposure_ns(exposure, "installed") for exposure in gpus) / HOUR_NS
     busy = sum(exposure_ns(exposure, "busy") for exposure in gpus) / HOUR_NS
-    lost = sum(failure.lost_gpu_hours or 0.0 for failure in fleet.failures)
+    lost: dict[Category, float] = dict.fromkeys(CATEGORIES, 0.0)
+    for failure in fleet.failures:
+        lost[failure.category] += failure.lost_gpu_hours or 0.0
     return Goodput(
         capacity_gpu_hours=capacity,
         busy_gpu_hours=busy,
         lost_gpu_hours=lost,
-        share=goodput(max(0.0, busy - lost), capacity) if busy else None,
+        share=goodput(max(0.0, busy - sum(lost.values())), capacity) if busy else None,
         without_a_price=sum(failure.lost_gpu_hours is None for failure in fleet.failures),
     )

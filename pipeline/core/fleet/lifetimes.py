@@ -66,7 +66,7 @@ def survival_of(fleet: Fleet, unit_kind: UnitKind, level: float) -> tuple[Surviv
     left, died, entered = [s.left for s in spans], [bool(s.component) for s in spans], [s.entered for s in spans]
     curve = kaplan_meier(left, died, entered, level)
     horizon = curve.last
-    check = exponential_check(left, died, entered)
+    check = exponential_check(left, died, entered, unit="h")
     fit = weibull(left, died, entered)
     survival = Survival(
         unit_kind=unit_kind,

@@ -11,7 +11,10 @@ from pipeline.core.fleet.records import EpisodeCount, Fleet, UnitKind
 
 
 def sensitivity_of(fleet: Fleet, how: How) -> list[SensitivityRow]:
-    """Episodes by kind of event: with the window of its class (`window_s` None), then with each other one."""
+    """Episodes by kind of event: with the window of its class (`window_s` None), then with each other one.
+
+    Only units that were at risk count: others have episodes, and no time to divide them by.
+    """
     by_kind: dict[tuple[str, int | None, UnitKind], list[EpisodeCount]] = defaultdict(list)
     for count in fleet.episodes:
         by_kind[count.name, count.xid, count.unit_kind].append(count)
@@ -30,12 +33,13 @@ def _rows(
 def _row(
     key: tuple[str, int | None, UnitKind], counts: Sequence[EpisodeCount], window_s: int | None, units: Units, how: How
 ) -> SensitivityRow:
-    by_unit: Counter[Unit | None] = Counter()
+    every: Counter[Unit | None] = Counter()
     for count in counts:
         # A window that was not counted for a unit leaves its episodes as they are.
-        by_unit[count.cluster, count.unit] += (
+        every[count.cluster, count.unit] += (
             count.episodes if window_s is None else count.by_window.get(window_s, count.episodes)
         )
+    by_unit = Counter({unit: n for unit, n in every.items() if unit in units.at_risk_ns})
     found = count_of(by_unit, units.at_risk_ns, how)
     hours = units.total_ns / HOUR_NS
     return SensitivityRow(
@@ -44,6 +48,7 @@ def _row(
         lines=sum(count.lines for count in counts),
         window_s=window_s,
         episodes=found.n,
+        uncounted=every.total() - found.n,
         rate=per_unit_days(found, hours),
         unit_kind=key[2],
         exposure_kind=how.exposure,

@@ -214,12 +214,14 @@ def exponential_check(
     died: Sequence[bool],
     entered: Sequence[float] | None = None,
     early: float | None = None,
+    unit: str = "",
 ) -> ExponentialCheck | None:
     """Tell whether a constant rate is wrong by more than chance and by enough to matter; None: nobody died.
 
     Two things are asked: is the Weibull with a free shape likelier (shape outside 0.9 to 1.1), and did as many die
     `early` as expected (more than a quarter more or fewer)? Each at 1 %. `early` is, if not given, a tenth of the mean
-    life, at most a quarter of the longest that was seen. Raises as kaplan_meier.
+    life, at most a quarter of the longest that was seen. `unit` of time: as `why` is to name it. Raises as
+    kaplan_meier.
     """
     lives = _checked(durations, died, entered)
     deaths = int(lives.died.sum())
@@ -238,7 +240,8 @@ def exponential_check(
         how = "units wear out" if fit.shape > 1 else "the weak die early, or failures come in clusters"
         reasons.append(f"Weibull shape {fit.shape:.2f}, not 1: {how}")
     if _early_p_value(lives, early, mean) < _SURE and not 0.8 <= dead / expected_dead <= 1.25:
-        reasons.append(f"by {early:.3g} a constant rate expects {expected_dead:.2%} dead, {dead:.2%} were")
+        at = f"{early:.3g} {unit}".rstrip()
+        reasons.append(f"by {at} a constant rate expects {expected_dead:.2%} dead, {dead:.2%} were")
     return ExponentialCheck(
         p_value=p_value,
         shape=fit.shape if fit else None,

@@ -94,6 +94,7 @@ def test_a_constant_rate_is_called_wrong_where_units_wear_out() -> None:
     found = survival_of(replace(of, lives=[life(f"n{n}", 0) for n in range(100)]), "node", 0.95)
     assert found is not None
     assert found[0].exponential_is_wrong
+    assert found[0].why.endswith("; by 110 h a constant rate expects 9.52% dead, 0.00% were")
     assert found[0].weibull_shape is not None
     assert found[0].weibull_shape > 5
 
@@ -152,9 +153,11 @@ def test_jobs_are_measured_beside_the_law_and_ettr_beside_what_can_be_expected()
 
 def test_goodput_is_what_was_kept_of_what_was_there() -> None:
     parts = [unit(f"g{n}", 200, kind="gpu", node="n1", busy=100, installed=240) for n in range(2)]
-    found = goodput_of(fleet(parts, [failed(1, "n1", lost=20), failed(2, "n1", lost=None)]))
-    assert (found.capacity_gpu_hours, found.busy_gpu_hours, found.lost_gpu_hours) == (480, 200, 20)
-    assert (found.share, found.without_a_price) == (180 / 480, 1)
+    own = failed(3, "n1", lost=5, class_="software/cuda_oom")
+    found = goodput_of(fleet(parts, [failed(1, "n1", lost=20), failed(2, "n1", lost=None), own]))
+    assert (found.capacity_gpu_hours, found.busy_gpu_hours) == (480, 200)
+    assert found.lost_gpu_hours == {"infrastructure": 20, "planned": 0, "user_code": 5, "unknown": 0}
+    assert (found.share, found.without_a_price) == (175 / 480, 1)
 
 
 def test_cost_and_count_rank_differently_and_each_category_by_itself() -> None:
@@ -239,6 +242,20 @@ def test_episodes_are_shown_for_every_window_that_joins_lines() -> None:
     assert [(row.window_s, row.episodes, row.lines) for row in rows] == [(None, 2, 20), (5, 10, 20), (60, 4, 20)]
     assert (rows[0].exposure_hours, rows[0].top_1_share) == (720, 0.5)
     assert rows[0].rate.value == pytest.approx(2 / 30 * 1000)
+
+
+def test_episodes_of_units_without_time_at_risk_are_in_no_rate_and_said() -> None:
+    counts = [
+        EpisodeCount(
+            cluster="c1", unit_kind="gpu", unit=name, cohort=UNKNOWN, name="gpu.xid", xid=119, lines=10, episodes=3,
+            by_window={5: 5},
+        )
+        for name in ("g0", "nobody-installed-it")
+    ]  # fmt: skip
+    rows = sensitivity_of(replace(fleet([gpu("g0", "n1", 240)]), episodes=counts), How())
+    assert [(row.episodes, row.uncounted, row.lines) for row in rows] == [(3, 3, 20), (5, 5, 20)]
+    assert rows[0].rate.value == pytest.approx(3 / 10 * 1000)
+    assert rows[0].top_1_share == 1
 
 
 def test_an_empty_window_is_a_report_that_claims_nothing() -> None:
