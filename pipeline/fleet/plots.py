@@ -32,19 +32,23 @@ _CLIP: Final = 3.0
 
 
 def forest(rows: Sequence[RateRow], total: RateRow) -> Html | None:
-    """Rates with their intervals, one row each, and the rate of all where they are of parts of the units."""
-    shown = [row for row in rows if row.rate.value is not None][:MOST_ROWS]
+    """Rates with their intervals, one row each, and the rate of all where they are of parts of the units.
+
+    Rates over the time of nodes and over that of GPUs have no axis in common: drawn are those of the first row's kind.
+    """
+    shown = [row for row in rows if row.rate.value is not None and row.unit_kind == rows[0].unit_kind][:MOST_ROWS]
     if not shown or total.rate.value is None:
         return None
     # Components and classes are parts of the failures: the rate of all is no mean of theirs.
-    reference = None if shown[0].by in ("component", "class") else total.rate.value
+    is_part = shown[0].by not in ("component", "class") and shown[0].unit_kind == total.unit_kind
+    reference = total.rate.value if is_part else None
     most = max(reference or 0, *(row.rate.value or 0 for row in shown)) * _CLIP or max(r.rate.hi or 1 for r in shown)
     highest = max(min(most, row.rate.hi if row.rate.hi is not None else most) for row in shown)
     names = min(_MOST_NAMES, max(_LETTER * min(_LETTERS, len(short(row.value) or _NOT_KNOWN)) for row in shown) + 14)
     scale = linear(max(highest, reference or 0), names, WIDTH - _SAID)
     bottom = 8 + _ROW * len(shown)
     height = bottom + 36
-    unit = remarks.UNIT_WORDS[total.unit_kind]
+    unit = remarks.UNIT_WORDS[shown[0].unit_kind]
     return _svg(
         height,
         f"Rates per 1,000 {unit}-days with {counted(len(shown), 'interval')}",
@@ -65,9 +69,7 @@ def _forest_row(row: RateRow, scale: Scale, y: float) -> Html:
     return tag(
         "g",
         tag("title", f"{name}: {said} from {counted(row.n, 'failure')}, interval by {row.interval}"),
-        _text(
-            scale.begin - 10, y + 4, name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", "name", anchor="end"
-        ),
+        _text(scale.begin - 10, y + 4, _cut(name), "name", anchor="end"),
         _line(scale.at(lo), y, right, y, "interval"),
         _line(scale.at(lo), y - 4, scale.at(lo), y + 4, "interval"),
         _arrow(right, y) if is_cut else _line(right, y - 4, right, y + 4, "interval"),

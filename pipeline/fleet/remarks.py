@@ -1,10 +1,12 @@
 """What a fleet report says in sentences, the same in a terminal and on a page."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from pipeline.core.fleet.answers import Estimate, FleetReport, RateRow, Survival
+from pipeline.core.fleet.answers import Estimate, FleetReport, RateRow, SensitivityRow, Survival
 from pipeline.core.fleet.records import Category, ExposureKind, UnitKind
 from pipeline.fleet import numbers
+from pipeline.fleet.tables import Column
 from pipeline.report.words import counted, listed, short
 
 CATEGORY_WORDS: Final[dict[Category, str]] = {
@@ -26,9 +28,10 @@ KIND_WORDS: Final[dict[ExposureKind, str]] = {
     "observed": "observed (in service, and an agent told of it)",
 }
 UNIT_WORDS: Final[dict[UnitKind, str]] = {"node": "node", "gpu": "GPU"}
+_ANY: Final = "unit"
 JOBS_TITLE: Final = "Jobs by size (infrastructure failures)"
 CLUSTERED: Final = (
-    "* failures cluster on few units (dispersion D above 1.5): the interval is wider than the exact one, from "
+    "* they cluster on few units (dispersion D above 1.5): the interval is wider than the exact one, from "
     "resampling whole units."
 )
 
@@ -60,7 +63,7 @@ def _hours(hours: dict[ExposureKind, float]) -> str:
 def total_lines(total: RateRow) -> list[str]:
     """The rate of a category with its three denominators and with all that says whether to trust it."""
     return [
-        f"{numbers.estimate(total.rate)}{_mark(total)} per 1,000 {UNIT_WORDS[total.unit_kind]}-days",
+        f"{rate(total)} per 1,000 {UNIT_WORDS[total.unit_kind]}-days",
         f"MTBF, three denominators: {_mtbf(total)}",
         f"dispersion D {numbers.number(total.dispersion)}; top 1 {numbers.percent(total.top_1_share)}"
         f"{f' ({short(total.top_unit)})' if total.top_unit else ''}, top 10 {numbers.percent(total.top_10_share)}; "
@@ -81,7 +84,34 @@ def counted_lines(total: RateRow) -> list[str]:
     return lines
 
 
-def _mark(total: RateRow) -> str:
+def of_one_kind(rows: Sequence[RateRow | SensitivityRow]) -> str:
+    """What the units of rates are called; `unit` where some rates are of nodes and some of GPUs."""
+    kinds = {row.unit_kind for row in rows}
+    return UNIT_WORDS[kinds.pop()] if len(kinds) == 1 else _ANY
+
+
+def kind_columns(rows: Sequence[RateRow | SensitivityRow]) -> list[Column]:
+    """Which units each rate is of, where not all are of the same."""
+    cells = [UNIT_WORDS[row.unit_kind] for row in rows]
+    return [Column(head=_ANY, cells=cells, is_text=True)] if of_one_kind(rows) == _ANY else []
+
+
+def exposed_line(rows: Sequence[SensitivityRow]) -> str:
+    """Over which time episodes are counted."""
+    over = {
+        row.unit_kind: f"{numbers.whole(row.exposure_hours / 24)} {UNIT_WORDS[row.unit_kind]}-days "
+        f"({numbers.percent(row.unobserved_share)} unobserved)"
+        for row in rows
+    }
+    return f"Over {listed(list(over.values()))}, {KIND_WORDS[rows[0].exposure_kind]}."
+
+
+def rate(row: RateRow | SensitivityRow) -> str:
+    """A rate with its interval, marked where that was widened."""
+    return f"{numbers.estimate(row.rate)}{_mark(row)}"
+
+
+def _mark(total: RateRow | SensitivityRow) -> str:
     return "*" if total.interval != "Garwood" else ""
 
 

@@ -61,12 +61,13 @@ def _more(rest: int) -> Iterator[str]:
 
 def rate_columns(head: str, rows: Sequence[RateRow]) -> list[Column]:
     """What is said of each rate, from the most to the least needed."""
-    kind = rows[0].unit_kind
+    kind = remarks.of_one_kind(rows)
     return [
         Column(head=head, cells=[short(row.value) or "not known" for row in rows], is_text=True),
+        *remarks.kind_columns(rows),
         Column(head="n", cells=[f"{row.n:,}" for row in rows]),
         Column(head=f"{kind}-days", cells=[numbers.whole(row.exposure_hours / 24) for row in rows], rank=3),
-        Column(head=f"per 1,000 {kind}-days", cells=[_rate(row) for row in rows]),
+        Column(head=f"per 1,000 {kind}-days", cells=[remarks.rate(row) for row in rows]),
         Column(head="MTBF system, h", cells=[_center(row.system_mtbf_hours) for row in rows], rank=8),
         Column(head="node, h", cells=[_center(row.node_mtbf_hours) for row in rows], rank=6),
         Column(head="GPU, h", cells=[_center(row.gpu_mtbf_hours) for row in rows], rank=7),
@@ -75,11 +76,6 @@ def rate_columns(head: str, rows: Sequence[RateRow]) -> list[Column]:
         Column(head="top 10", cells=[numbers.percent(row.top_10_share) for row in rows], rank=9),
         Column(head="unobserved", cells=[numbers.percent(row.unobserved_share) for row in rows], rank=4),
     ]
-
-
-def _rate(row: RateRow) -> str:
-    mark = "" if row.interval == "Garwood" else "*"
-    return numbers.estimate(row.rate) + mark
 
 
 def _center(found: Estimate | None) -> str:

@@ -35,6 +35,16 @@ def test_every_drawing_is_well_formed_and_says_what_it_shows() -> None:
     assert all(one.get("aria-hidden") == "true" for one in pictures if one not in images)
 
 
+def test_a_plot_of_rates_is_of_one_kind_of_unit() -> None:
+    total, *_ = whole().rates
+    of_gpus = replace(total, value="H100", unit_kind="gpu")
+    drawn = str(plots.forest([replace(total, value="HGX"), of_gpus], total))
+    assert "HGX" in drawn
+    assert "H100" not in drawn
+    assert 'class="reference"' not in str(plots.forest([of_gpus], total))
+    assert "per 1,000 GPU-days" in str(plots.forest([of_gpus], total))
+
+
 def test_every_section_of_the_text_is_on_the_page_with_its_plot() -> None:
     page = render_page(whole())
     for title in ("Infrastructure: ", "Planned: ", "Repairs", "Lemons", "What follows what", "Data quality"):

@@ -3,11 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from pipeline.core.fleet.answers import Estimate
+from pipeline.core.fleet.answers import Estimate, FleetReport
+from pipeline.core.fleet.records import Cohort
+from pipeline.core.fleet.report import Options, fleet_report
 from pipeline.core.fleet.restated import Restatement
 from pipeline.fleet import numbers
 from pipeline.fleet.restated_text import render_restatements
 from pipeline.fleet.text import render_report
+from tests.core.fleet.small_fleets import failed, fleet, gpu, unit
 from tests.report.fleet_reports import whole
 
 HOSTILE = "\x1b[2J\x9b\r\n\u202e[red]"
@@ -48,10 +51,42 @@ def test_time_of_gpus_is_not_held_against_time_of_nodes() -> None:
     assert "100.0 % of the time in service nobody observed" in " ".join(text.split())
 
 
+def mixed() -> FleetReport:
+    """GPUs and their hosts that are told different SKUs: rates of both, each over its own time."""
+    parts = [
+        part
+        for n in range(3)
+        for part in (
+            unit(f"n{n}", 240, cohort=Cohort(sku="HGX")),
+            *(gpu(f"g{n}{slot}", f"n{n}", 240, cohort=Cohort(sku="H100")) for slot in range(8)),
+        )
+    ]
+    failures = [
+        failed(5, "n1", gpu="g11", cohort=Cohort(sku="H100")), failed(9, "n2", cohort=Cohort(sku="HGX")),
+        failed(7, "n2", cohort=Cohort(sku="HGX")),
+    ]  # fmt: skip
+    return fleet_report(fleet(parts, failures), Options(by=("sku",)))
+
+
+def test_rates_over_time_of_nodes_and_of_gpus_are_told_apart() -> None:
+    lines = render_report(mixed(), width=140).splitlines()
+    at = next(place for place, line in enumerate(lines) if line.startswith("SKU"))
+    heads, rows = lines[at], {line.split()[0]: line.split() for line in lines[at + 1 : at + 3]}
+    assert "per 1,000 unit-days" in heads
+    assert (rows["HGX"][1:4], rows["H100"][1:4]) == (["node", "3", "30"], ["GPU", "1", "240"])
+    assert "per 1,000 GPU-days" not in heads
+
+
+def test_episodes_name_the_time_that_they_are_counted_over() -> None:
+    text = " ".join(render_report(whole(), width=140).split())
+    assert "per 1,000 node-days" in text.partition("EPISODES BY THE WINDOW")[2]
+    assert "unobserved), in service." in text.partition("EPISODES BY THE WINDOW")[2]
+
+
 def test_an_interval_that_was_widened_is_marked_and_explained() -> None:
     text = render_report(whole(), width=120)
     assert "]*" in text
-    assert "* failures cluster on few units" in text
+    assert "* they cluster on few units" in text
 
 
 def test_a_lemon_stands_with_what_chance_and_what_its_cohort_make_of_it() -> None:

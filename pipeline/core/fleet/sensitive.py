@@ -39,7 +39,7 @@ def _row(
         every[count.cluster, count.unit] += (
             count.episodes if window_s is None else count.by_window.get(window_s, count.episodes)
         )
-    by_unit = Counter({unit: n for unit, n in every.items() if unit in units.at_risk_ns})
+    by_unit: Counter[Unit | None] = Counter({unit: n for unit, n in every.items() if unit in units.at_risk_ns})
     found = count_of(by_unit, units.at_risk_ns, how)
     hours = units.total_ns / HOUR_NS
     return SensitivityRow(
