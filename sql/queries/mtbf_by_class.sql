@@ -1,5 +1,7 @@
 -- question: Which classes of failure interrupt how often, of all unit time in service, with Garwood's interval; and
 -- question: which share of the failures of its category each is, next to the share of which the cause is unknown.
+-- question: Dispersion (above 1.5: not Poisson, the interval is too narrow) and the share of the worst unit are of the
+-- question: failures on units of that kind.
 -- param from:String = | first UTC day, such as 2026-03-01; empty: 28 days ago
 -- param to:String = | last UTC day; empty: today
 -- param unit_kind:String = gpu | the units whose time counts: gpu or node; failures of both are counted
@@ -26,26 +28,53 @@ WITH
     if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
     if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
     (
-        SELECT sum(in_service_ns) / 3.6e12
+        SELECT (sum(in_service_ns), sum(observed_ns), uniqExactIf(unit_id, in_service_ns > 0))
         FROM exposure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
             AND ({cluster:String} = '' OR cluster = {cluster:String})
-    ) AS hours,
-    counted AS
+    ) AS whole,
+    whole.1 / 3.6e12 AS hours,
+    -- A failure of a GPU is one of its node, not the other way round. An empty name: on no unit of the kind.
+    failed AS
     (
         SELECT
-            category, component, class, count() AS n, uniqExact(cluster, unit) AS units,
-            sum(ifNull(lost_gpu_hours, 0)) AS lost_gpu_hours
+            category, component, class,
+            multiIf(unit_kind = {unit_kind:String}, unit, {unit_kind:String} = 'node', node, '') AS name,
+            if(name = '', 0, cityHash64(cluster, name)) AS carrier, count() AS failures,
+            sum(ifNull(lost_gpu_hours, 0)) AS lost
         FROM failure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day
             AND ({cluster:String} = '' OR cluster = {cluster:String})
+        GROUP BY category, component, class, name, carrier
+    ),
+    served AS
+    (
+        SELECT unit_id, sum(in_service_ns) AS at_risk_ns
+        FROM exposure_days_as_of(as_of = {as_of:String})
+        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
+            AND unit_id IN (SELECT carrier FROM failed)
+        GROUP BY unit_id
+        HAVING at_risk_ns > 0
+    ),
+    counted AS
+    (
+        SELECT
+            category, component, class, sum(failures) AS n, countIf(at_risk_ns > 0) AS units_with_it,
+            sumIf(failures, at_risk_ns > 0) AS placed, maxIf(failures, at_risk_ns > 0) AS worst,
+            sumIf(pow(failures, 2) / at_risk_ns, at_risk_ns > 0) * whole.1 AS squares, sum(lost) AS lost_gpu_hours
+        FROM failed
+        LEFT JOIN served ON failed.carrier = served.unit_id
         GROUP BY category, component, class
     )
 SELECT
-    category, component, class, n, units, 'in_service' AS exposure, round(hours, 3) AS unit_hours, hours / n AS mtbf_hours,
+    category, component, class, n, units_with_it, 'in_service' AS exposure, whole.3 AS units,
+    round(hours, 3) AS unit_hours, hours / n AS mtbf_hours,
     hours / garwood_hi(toFloat64(n), (1 - {level:Float64}) / 2) AS mtbf_lo_hours,
     hours / garwood_lo(toFloat64(n), (1 - {level:Float64}) / 2) AS mtbf_hi_hours,
+    if(placed = 0 OR units < 2, NULL, (squares / placed - placed) / (units - 1)) AS dispersion,
+    if(placed = 0, NULL, worst / placed) AS worst_unit_share, if(hours = 0, NULL, 1 - whole.2 / whole.1) AS unobserved_share,
     n / sum(n) OVER (PARTITION BY category) AS share_of_category,
     sumIf(n, category = 'unknown') OVER () / sum(n) OVER () AS unknown_share, lost_gpu_hours
 FROM counted
 ORDER BY category, n DESC, class
+SETTINGS join_use_nulls = 0

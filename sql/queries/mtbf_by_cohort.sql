@@ -1,12 +1,12 @@
 -- question: How often do units of each cohort fail: n, time at risk of the kind asked for, mean time between failures
 -- question: with Garwood's interval, dispersion (above 1.5: not Poisson, the interval is too narrow), the share of the
 -- question: worst unit, and the share of time in service that no agent watched. Counted: failures blamed on that kind
--- question: of unit; those blamed on nobody stand under an empty cohort.
+-- question: of unit that had time at risk (others: uncounted); those blamed on nobody stand under an empty cohort.
 -- param from:String = | first UTC day, such as 2026-03-01; empty: 28 days ago
 -- param to:String = | last UTC day; empty: today
 -- param by:String = sku | cluster, sku, driver, rack, position, firmware or batch
 -- param unit_kind:String = gpu | gpu or node
--- param exposure:String = in_service | installed, in_service, busy or observed
+-- param exposure:String = in_service | installed, in_service, busy (counts failures outside jobs too) or observed
 -- param category:String = infrastructure | infrastructure, planned, user_code or unknown: never in one figure
 -- param cluster:String = | only this cluster
 -- param level:Float64 = 0.95 | confidence of the interval
@@ -45,7 +45,8 @@ WITH
             bitXor(unit_id, cityHash64(of_cohort)) AS key,
             sum(multiIf({exposure:String} = 'installed', installed_ns, {exposure:String} = 'in_service', in_service_ns,
                 {exposure:String} = 'busy', busy_ns, observed_ns)) AS at_risk_ns,
-            sum(in_service_ns) AS service_ns, sum(observed_ns) AS watched_ns, toUInt64(0) AS failures
+            sum(in_service_ns) AS service_ns, sum(observed_ns) AS watched_ns, toUInt64(0) AS failures,
+            toUInt64(0) AS nobodys
         FROM exposure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
             AND ({cluster:String} = '' OR cluster = {cluster:String})
@@ -56,7 +57,8 @@ WITH
                 {by:String} = 'rack', rack, {by:String} = 'position', position, {by:String} = 'firmware', firmware, batch)
                 AS of_cohort) AS cohort,
             bitXor(unit_id, cityHash64(of_cohort)) AS key, toUInt64(0) AS at_risk_ns,
-            toUInt64(0) AS service_ns, toUInt64(0) AS watched_ns, count() AS failures
+            toUInt64(0) AS service_ns, toUInt64(0) AS watched_ns, countIf(unit != '') AS failures,
+            countIf(unit = '') AS nobodys
         FROM failure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND category = {category:String}
             AND (unit_kind = {unit_kind:String} OR unit = '')
@@ -67,7 +69,7 @@ WITH
     (
         SELECT
             any(counted.cohort) AS cohort, sum(counted.at_risk_ns) AS at_risk_ns, sum(counted.service_ns) AS service_ns,
-            sum(counted.watched_ns) AS watched_ns, sum(counted.failures) AS failures
+            sum(counted.watched_ns) AS watched_ns, sum(counted.failures) AS failures, sum(counted.nobodys) AS nobodys
         FROM counted
         WHERE NOT refused
         GROUP BY key
@@ -75,10 +77,10 @@ WITH
     summed AS
     (
         SELECT
-            cohort, countIf(at_risk_ns > 0) AS units, sum(failures) AS n, sum(at_risk_ns) / 3.6e12 AS hours,
-            sum(service_ns) AS service_ns, sum(watched_ns) AS watched_ns, max(failures) AS worst,
-            countIf(failures > 0 AND at_risk_ns = 0) AS failed_unexposed,
-            sumIf(pow(failures, 2) / at_risk_ns, failures > 0) * sum(at_risk_ns) AS squares
+            cohort, countIf(at_risk_ns > 0) AS units, sumIf(failures, at_risk_ns > 0) AS placed,
+            placed + sum(nobodys) AS n, sumIf(failures, at_risk_ns = 0) AS uncounted, sum(at_risk_ns) / 3.6e12 AS hours,
+            sum(service_ns) AS service_ns, sum(watched_ns) AS watched_ns, maxIf(failures, at_risk_ns > 0) AS worst,
+            sumIf(pow(failures, 2) / at_risk_ns, failures > 0 AND at_risk_ns > 0) * sum(at_risk_ns) AS squares
         FROM by_unit
         GROUP BY cohort
     )
@@ -88,9 +90,9 @@ SELECT
     if(hours = 0, NULL, hours / garwood_hi(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_lo_hours,
     if(n = 0 OR hours = 0, NULL, hours / garwood_lo(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_hi_hours,
     if(hours = 0, NULL, 24000 * n / hours) AS per_1000_unit_days,
-    if(n = 0 OR units < 2 OR failed_unexposed > 0, NULL, (squares / n - n) / (units - 1)) AS dispersion,
-    if(n = 0, NULL, worst / n) AS worst_unit_share,
-    if(service_ns = 0, NULL, 1 - watched_ns / service_ns) AS unobserved_share
+    if(placed = 0 OR units < 2, NULL, (squares / placed - placed) / (units - 1)) AS dispersion,
+    if(placed = 0, NULL, worst / placed) AS worst_unit_share,
+    if(service_ns = 0, NULL, 1 - watched_ns / service_ns) AS unobserved_share, uncounted
 FROM summed
 ORDER BY n DESC, cohort
 LIMIT 1000

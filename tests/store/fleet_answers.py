@@ -93,12 +93,14 @@ ANSWERS: Final[dict[str, tuple[dict[str, str], str, list[tuple[Any, ...]]]]] = {
     ),
     "mtbf_by_class": (
         DAYS,
-        "category component class n units unit_hours mtbf_hours mtbf_lo_hours mtbf_hi_hours share_of_category",
+        "category component class n units_with_it units unit_hours mtbf_hours mtbf_lo_hours mtbf_hi_hours "
+        "dispersion worst_unit_share share_of_category",
         [
-            ("infrastructure", "GPU", XID79, 2, 2, 360.083, 180.04167, 49.84068, 1486.66201, 0.5),
-            ("infrastructure", "GPU memory", "hardware/gpu_ecc_uncorrectable", 1, 1, 360.083, 360.08333, 64.62785,
-             14222.53196, 0.25),
-            ("infrastructure", "host", "hardware/host_memory", 1, 1, 360.083, 360.08333, 64.62785, 14222.53196, 0.25),
+            ("infrastructure", "GPU", XID79, 2, 2, 8, 360.083, 180.04167, 49.84068, 1486.66201, 0.80825, 0.5, 0.5),
+            ("infrastructure", "GPU memory", "hardware/gpu_ecc_uncorrectable", 1, 1, 8, 360.083, 360.08333, 64.62785,
+             14222.53196, 1.21084, 1, 0.25),
+            ("infrastructure", "host", "hardware/host_memory", 1, 0, 8, 360.083, 360.08333, 64.62785, 14222.53196, None,
+             None, 0.25),
         ],
     ),
     "data_quality": (

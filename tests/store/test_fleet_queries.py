@@ -10,7 +10,7 @@ from pipeline.store import queries
 from pipeline.store.clickhouse import Store
 from pipeline.store.errors import StoreRefusedError
 from pipeline.store.sqlfiles import QUERIES
-from tests.store import fleet_seed
+from tests.store import fleet_days, fleet_seed
 from tests.store.fleet_answers import ANSWERS, DAYS
 from tests.store.fleet_seed import BUILT_MS, correct
 
@@ -68,6 +68,19 @@ def test_a_cohort_without_a_failure_has_a_lower_bound_and_no_mean(fleet: Store) 
     one = next(row for row in found if row["cohort"] == "550")
     assert (one["n"], one["unit_hours"], one["mtbf_hours"], one["mtbf_hi_hours"]) == (0, 12, None, None)
     assert one["mtbf_lo_hours"] == pytest.approx(12 / 3.688879454)
+
+
+@pytest.mark.clickhouse
+def test_nobody_is_not_the_worst_unit_of_a_cluster(store: Store) -> None:
+    failures = [fleet_days.failure(f"i{hour}", fleet_days.ns("2026-03-01", hour), node="") for hour in range(3)]
+    failures += [fleet_days.failure("i9", fleet_days.ns("2026-03-01", 9), node=name) for name in ("n1", "n9")]
+    nodes = [fleet_days.node(name) for name in ("n1", "n2")]
+    fleet_days.build(store, "2026-03-01", "2026-03-02T01:00", exposures=nodes, failures=failures)
+    (found,) = ask(store, "mtbf_by_cohort", {**DAYS, "by": "cluster", "unit_kind": "node"})
+    assert (found["n"], found["uncounted"], found["worst_unit_share"], found["dispersion"]) == (4, 1, 1, 1)
+    (by_class,) = ask(store, "mtbf_by_class", {**DAYS, "unit_kind": "node"})
+    assert (by_class["n"], by_class["units_with_it"], by_class["worst_unit_share"]) == (5, 1, 1)
+    assert by_class["dispersion"] == 1
 
 
 @pytest.mark.clickhouse
