@@ -8,12 +8,12 @@ import typer
 from msgspec import Struct
 
 from pipeline.fleet import asked
-from pipeline.fleet.statements import fleet_statement
 from pipeline.report.words import visible
 from pipeline.store.clickhouse import Store
 from pipeline.store.commands import EXIT_USAGE, PasswordFile, Url, errors_as_exits, exit_with
 from pipeline.store.queries import STORED_RUNS
 from pipeline.store.settings import DEFAULT_URL, settings_from_url
+from pipeline.store.sqlfiles import statement
 from pipeline.store.tables import Table
 from schemas.vocabulary import CLASSES
 
@@ -103,7 +103,7 @@ def _user() -> str:
 
 
 def _find(store: Store, incident: str, run: str, cluster: str) -> tuple[Any, ...]:
-    rows = store.rows(fleet_statement("incident_to_correct"), {"incident": incident, "run": run, "cluster": cluster})
+    rows = store.rows(statement("incident_to_correct", "fleet"), {"incident": incident, "run": run, "cluster": cluster})
     if not rows:
         exit_with(f"there is no incident {incident} in run {run}; `rootrank query incidents` lists them", EXIT_USAGE)
     if len({row[2] for row in rows}) > 1:

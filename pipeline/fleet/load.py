@@ -21,8 +21,8 @@ from pipeline.core.fleet.records import (
 )
 from pipeline.core.fleet.repairs import repairs
 from pipeline.core.fleet.restated import Changes
-from pipeline.fleet.statements import fleet_statement
 from pipeline.store.clickhouse import Store
+from pipeline.store.sqlfiles import statement
 
 NOW: Final = datetime(2299, 1, 1, tzinfo=UTC)
 _EPOCH: Final = date(1970, 1, 1)
@@ -58,7 +58,7 @@ class Window(Struct, frozen=True, kw_only=True):
 def last_built_day(store: Store, *, run: str, cluster: str, as_of: datetime) -> date:
     """The newest day that is built. Raises NothingBuiltError where none is, StoreError."""
     where = {"run": run, "cluster": cluster}
-    rows = store.rows(fleet_statement("last_built_day"), {**where, "as_of": _text(as_of)})
+    rows = store.rows(statement("last_built_day", "fleet"), {**where, "as_of": _text(as_of)})
     if not rows:
         raise NothingBuiltError(_nothing(store, where, ""))
     day: date = rows[0][0]
@@ -70,7 +70,7 @@ def load_fleet(store: Store, asked: Window) -> Fleet:
 
     Raises NothingBuiltError where no day of it is, StoreError.
     """
-    built = store.rows(fleet_statement("built_days"), asked.parameters)
+    built = store.rows(statement("built_days", "fleet"), asked.parameters)
     if not built:
         raise NothingBuiltError(_nothing(store, asked.parameters, f" from {asked.first} to {asked.last}"))
     days = sorted({day for _, day in built})
@@ -98,8 +98,8 @@ def load_fleet(store: Store, asked: Window) -> Fleet:
 def load_changes(store: Store, window: Window, since: datetime) -> Changes:
     """Why figures of the window may differ from those of a report issued at `since`. Raises StoreError."""
     given = {**window.parameters, "since": _text(since)}
-    builds = store.rows(fleet_statement("builds_since"), given)
-    corrections = store.rows(fleet_statement("corrections_since"), given)
+    builds = store.rows(statement("builds_since", "fleet"), given)
+    corrections = store.rows(statement("corrections_since", "fleet"), given)
     return Changes(
         builds=[(cluster, f"{days} day{'s' if days > 1 else ''} built again: {why}") for cluster, why, days in builds],
         corrections={(cluster, incident): f"{why} ({by})" for cluster, incident, why, by in corrections},
@@ -107,7 +107,7 @@ def load_changes(store: Store, window: Window, since: datetime) -> Changes:
 
 
 def _nothing(store: Store, where: Mapping[str, Any], when: str) -> str:
-    if not store.rows(fleet_statement("told_spans"), where)[0][0]:
+    if not store.rows(statement("told_spans", "fleet"), where)[0][0]:
         of = f" of cluster {where['cluster']}" if where["cluster"] else ""
         return (
             f"nothing says which units{of} there were, so there is no time at risk. Tell it: `rootrank import csv "
@@ -134,7 +134,7 @@ def _missing(built: Sequence[Sequence[Any]], window: Window) -> list[Defect]:
 
 
 def _read(store: Store, window: Window, name: str, make: Callable[[Sequence[Any]], T]) -> list[T]:
-    return [make(row) for row in store.rows(fleet_statement(name), window.parameters)]
+    return [make(row) for row in store.rows(statement(name, "fleet"), window.parameters)]
 
 
 def _cohort(row: Sequence[Any]) -> Cohort:

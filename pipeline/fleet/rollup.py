@@ -21,9 +21,9 @@ from pipeline.core.fleet.names import by_machine, failures_by_machine
 from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, FleetSpan, UnitKind
 from pipeline.fleet import day_rows
 from pipeline.fleet.day_rows import Build
-from pipeline.fleet.statements import fleet_statement
 from pipeline.fleet.told import Names, failures_of, spans_of
 from pipeline.store.clickhouse import Store
+from pipeline.store.sqlfiles import statement
 
 _SECOND: Final = 1_000_000_000
 
@@ -51,7 +51,7 @@ class Built(Struct, frozen=True, kw_only=True):
 
 def clusters(store: Store, run: str, cluster: str = "") -> list[tuple[str, str]]:
     """The run ids and clusters of which anything is told. Raises StoreError."""
-    rows = store.rows(fleet_statement("clusters"), {"run": run, "cluster": cluster})
+    rows = store.rows(statement("clusters", "fleet"), {"run": run, "cluster": cluster})
     return [(run_id, name) for run_id, name in rows]
 
 
@@ -127,7 +127,7 @@ def _episodes(
     sums: dict[tuple[UnitKind, str, str, int | None, str, Cohort], list[int]] = {}
     unknown: dict[tuple[UnitKind, str], int] = defaultdict(int)
     for kind, unit, last_node, machine, name, xid, at_ns, lines, count, by_window in store.rows(
-        fleet_statement("episodes"), given
+        statement("episodes", "fleet"), given
     ):
         known = units.names.node(unit, machine) if kind == "node" else unit
         if (kind, known) not in units.of:
@@ -158,7 +158,7 @@ def _unknown(cluster: str, kind: UnitKind, unit: str, lines: int) -> Defect:
 
 def _windows(store: Store, where: Mapping[str, Any], coalescing: Mapping[str, Coalescing]) -> dict[str, Any]:
     """The window of each kind of error that there is, as the statement's parameters."""
-    kinds = [(name, xid) for name, xid in store.rows(fleet_statement("event_kinds"), where)]
+    kinds = [(name, xid) for name, xid in store.rows(statement("event_kinds", "fleet"), where)]
     windows = [window_of(name, xid, coalescing) for name, xid in kinds]
     return {
         "kinds": [f"{name}/{'' if xid is None else xid}" for name, xid in kinds],

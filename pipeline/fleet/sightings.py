@@ -6,8 +6,8 @@ from typing import Any, Final
 from pipeline.core.fleet.propagation import Propagation, Sighting, propagation
 from pipeline.core.fleet.records import Defect
 from pipeline.fleet.load import Window
-from pipeline.fleet.statements import fleet_statement
 from pipeline.store.clickhouse import Store
+from pipeline.store.sqlfiles import statement
 from schemas.records import Event, Printer
 
 WITHIN_NS: Final = 5_000_000_000
@@ -22,7 +22,7 @@ def load_propagation(store: Store, window: Window) -> tuple[list[Propagation], l
     Errors are those that are stored now: unlike days they are not kept as they were known at a moment.
     """
     given = {**window.parameters, "apart_s": APART_S, "most": MOST + 1}
-    rows = store.rows(fleet_statement("sightings"), given)
+    rows = store.rows(statement("sightings", "fleet"), given)
     cut = [_cut(window)] if len(rows) > MOST else []
     return propagation([_sighting(row) for row in rows[:MOST]], WITHIN_NS), cut
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pipeline.core.fleet.components import category_of, component_of
 from pipeline.core.fleet.records import Failure, FleetSpan, UnitKind
-from pipeline.fleet.statements import fleet_statement
 from pipeline.store.clickhouse import Store
+from pipeline.store.sqlfiles import statement
 from schemas.vocabulary import STANDING
 
 _BUS_ID = "pci_bus_id"
@@ -24,14 +24,16 @@ def spans_of(store: Store, where: Mapping[str, Any]) -> list[FleetSpan]:
         for (
             cluster, unit_kind, unit, kind, from_ns, to_ns, node, facts, job_id, attempt, action, outcome, ticket,
             source, row,
-        ) in store.rows(fleet_statement("spans"), where)
+        ) in store.rows(statement("spans", "fleet"), where)
     ]  # fmt: skip
 
 
 def failures_of(store: Store, where: Mapping[str, Any], spans: Iterable[FleetSpan]) -> list[Failure]:
     """Incidents of the window as people have corrected them, on the unit that is blamed. Raises StoreError."""
     named = Names(spans)
-    return [_failure(row, named) for row in store.rows(fleet_statement("failures"), {**where, "standing": [*STANDING]})]
+    return [
+        _failure(row, named) for row in store.rows(statement("failures", "fleet"), {**where, "standing": [*STANDING]})
+    ]
 
 
 class Names:
