@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pipeline.core.fleet.attempts import distinct
 from pipeline.core.fleet.lifetimes import lives
@@ -34,12 +35,20 @@ class NothingBuiltError(Exception):
     """There is nothing to report of; the text says what to run."""
 
 
+class SeveralRunsError(Exception):
+    """Replays of the same lines would be added up; the text says what to choose from."""
+
+
 class Window(Struct, frozen=True, kw_only=True):
-    """The days from first to last, both counted, of a run; `cluster` empty: all. `as_of`: as it stood then."""
+    """The days from first to last, both counted, of a run; `cluster` empty: all. `as_of`: as it stood then.
+
+    `run_id` empty: the only one that there is.
+    """
 
     first: date
     last: date
     run: str = "live"
+    run_id: str = ""
     cluster: str = ""
     as_of: datetime = NOW
 
@@ -48,6 +57,7 @@ class Window(Struct, frozen=True, kw_only=True):
         """As the statements of sql/fleet take it."""
         return {
             "run": self.run,
+            "run_id": self.run_id,
             "cluster": self.cluster,
             "first": self.first,
             "last": self.last,
@@ -55,9 +65,9 @@ class Window(Struct, frozen=True, kw_only=True):
         }
 
 
-def last_built_day(store: Store, *, run: str, cluster: str, as_of: datetime) -> date:
+def last_built_day(store: Store, *, run: str, run_id: str, cluster: str, as_of: datetime) -> date:
     """The newest day that is built. Raises NothingBuiltError where none is, StoreError."""
-    where = {"run": run, "cluster": cluster}
+    where = {"run": run, "run_id": run_id, "cluster": cluster}
     rows = store.rows(statement("last_built_day", "fleet"), {**where, "as_of": _text(as_of)})
     if not rows:
         raise NothingBuiltError(_nothing(store, where, ""))
@@ -68,13 +78,15 @@ def last_built_day(store: Store, *, run: str, cluster: str, as_of: datetime) -> 
 def load_fleet(store: Store, asked: Window) -> Fleet:
     """Everything that a report of the window is made of; it begins and ends on a day that is built.
 
-    Raises NothingBuiltError where no day of it is, StoreError.
+    Raises NothingBuiltError where no day of it is, SeveralRunsError where a cluster has days of several runs,
+    StoreError.
     """
     built = store.rows(statement("built_days", "fleet"), asked.parameters)
     if not built:
         raise NothingBuiltError(_nothing(store, asked.parameters, f" from {asked.first} to {asked.last}"))
-    days = sorted({day for _, day in built})
-    window = Window(first=days[0], last=days[-1], run=asked.run, cluster=asked.cluster, as_of=asked.as_of)
+    _check_runs(built)
+    days = sorted({day for _, day, _ in built})
+    window = replace(asked, first=days[0], last=days[-1])
     from_ns, to_ns = _ns(window.first), _ns(window.last) + _DAY_NS
     failures = _read(store, window, "window_failures", _failure)
     told = _read(store, window, "window_spans", _span)
@@ -116,11 +128,18 @@ def _nothing(store: Store, where: Mapping[str, Any], when: str) -> str:
     return f"no day{when} is built (or was, as of then): run `rootrank rollup --from DAY --to DAY`"
 
 
+def _check_runs(built: Sequence[Sequence[Any]]) -> None:
+    runs = {(cluster, run_id) for cluster, _, run_id in built}
+    if len(runs) > len({cluster for cluster, _ in runs}):
+        names = ", ".join(sorted({run_id for _, run_id in runs}))
+        raise SeveralRunsError(f"days were built for several runs, which are not added up; give --run-id: {names}")
+
+
 def _missing(built: Sequence[Sequence[Any]], window: Window) -> list[Defect]:
     """Days between the first and the last that have no build: rates miss them, and MTBF of the system counts them."""
     found = []
-    for cluster in sorted({name for name, _ in built}):
-        days = {day for name, day in built if name == cluster}
+    for cluster in sorted({name for name, _, _ in built}):
+        days = {day for name, day, _ in built if name == cluster}
         for number in range((window.last - window.first).days + 1):
             day = window.first + timedelta(days=number)
             if day not in days:

@@ -17,7 +17,7 @@ from pipeline.core.fleet.rates import How
 from pipeline.core.fleet.report import DEFAULT_BY, Options, fleet_report
 from pipeline.core.fleet.restated import restatements
 from pipeline.fleet import asked
-from pipeline.fleet.load import NothingBuiltError, Window, last_built_day, load_changes, load_fleet
+from pipeline.fleet.load import NothingBuiltError, SeveralRunsError, Window, last_built_day, load_changes, load_fleet
 from pipeline.fleet.page import render_page
 from pipeline.fleet.restated_text import render_restatements
 from pipeline.fleet.sightings import load_propagation
@@ -57,6 +57,7 @@ def mtbf(
     ] = "",
     cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
     run: Annotated[str, typer.Option(help=f"{', '.join(STORED_RUNS[:-1])} or {STORED_RUNS[-1]}.")] = "live",
+    run_id: Annotated[str, typer.Option("--run-id", help="Which one, where there are several of that kind.")] = "",
     checkpoint_write: Annotated[float, typer.Option(help="Seconds that a save blocks training.", min=0.001)] = 60.0,
     restart: Annotated[float, typer.Option(help="Seconds from an interruption to the first step.", min=0.0)] = 300.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with every row.")] = False,
@@ -86,17 +87,17 @@ def mtbf(
         how=How(exposure=asked.exposure(exposure)),
         saving=Saving(write_s=checkpoint_write, restart_s=restart),
         as_of=as_of,
-        run=asked.run(run),
+        run=f"{asked.run(run)} {run_id}".rstrip(),
     )
     begin, end = asked.day("--from", first), asked.day("--to", last_day)
     length = asked.days(last)
     with _said(), errors_as_exits():
         store = Store(reading_settings(settings_from_url(clickhouse_url, password_file=password_file)))
-        final = end or last_built_day(store, run=run, cluster=cluster, as_of=until)
+        final = end or last_built_day(store, run=run, run_id=run_id, cluster=cluster, as_of=until)
         start = begin or final - timedelta(days=length - 1)
         if start > final:
             exit_with(f"--to {final} is before --from {start}", EXIT_USAGE)
-        window = Window(first=start, last=final, run=run, cluster=cluster, as_of=until)
+        window = Window(first=start, last=final, run=run, run_id=run_id, cluster=cluster, as_of=until)
         if restated_since:
             _print_restated(store, window, options, since, as_json=as_json)
             return
@@ -125,7 +126,7 @@ def _show(report: FleetReport, *, as_json: bool, html: Path | None) -> None:
 def _said() -> Iterator[None]:
     try:
         yield
-    except NothingBuiltError as error:
+    except (NothingBuiltError, SeveralRunsError) as error:
         exit_with(str(error), EXIT_USAGE)
 
 

@@ -13,7 +13,8 @@ WITH
                 ifNull(subject_pci_bus_id, '') != '', concat(node, '/', lower(assumeNotNull(subject_pci_bus_id))),
                 node) AS unit
         FROM events
-        WHERE run = {run:String} AND ({cluster:String} = '' OR cluster = {cluster:String})
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
             AND day >= {first:Date} - 1 AND day <= {last:Date} + 1
             AND (role IN ('cause', 'intermediate') OR name = 'gpu.xid')
             AND aligned_time >= toDateTime64({first:Date}, 9, 'UTC')
@@ -35,7 +36,8 @@ LEFT JOIN
 (
     SELECT run_id, cluster, event_id, groupUniqArray(job_key) AS jobs
     FROM event_jobs
-    WHERE run = {run:String} AND ({cluster:String} = '' OR cluster = {cluster:String})
+    WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+        AND ({cluster:String} = '' OR cluster = {cluster:String})
         AND day >= {first:Date} - 1 AND day <= {last:Date} + 1
     GROUP BY run_id, cluster, event_id
 ) AS j USING (run_id, cluster, event_id)

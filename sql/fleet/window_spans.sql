@@ -6,7 +6,8 @@ WITH
     (
         SELECT *
         FROM fleet_spans_as_of(as_of = {as_of:DateTime64(3, 'UTC')})
-        WHERE run = {run:String} AND ({cluster:String} = '' OR cluster = {cluster:String})
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
             AND (kind = 'installed' OR (kind = 'facts' AND unit_kind = 'node')
                 OR ended_at IS NULL OR ended_at > toDateTime64({first:Date}, 9, 'UTC'))
             AND kind != 'observed' AND (kind != 'busy' OR outcome = 'completed')
@@ -17,7 +18,8 @@ WITH
         UNION ALL
         SELECT cluster, arrayJoin([unit, node]) AS unit
         FROM failure_days_as_of(as_of = {as_of:DateTime64(3, 'UTC')})
-        WHERE run = {run:String} AND ({cluster:String} = '' OR cluster = {cluster:String})
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
             AND day >= {first:Date} AND day <= {last:Date}
     ),
     called AS

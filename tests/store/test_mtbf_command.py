@@ -130,6 +130,16 @@ def test_days_from_the_window_on_count_only(fleet: Store) -> None:
     assert row(report(fleet, "--to", "2026-03-01"), "all")["n"] == 1
 
 
+def test_runs_of_one_kind_are_not_added_up(fleet: Store) -> None:
+    build(
+        fleet, "2026-03-02", "2026-03-03T01:00", run_id="second", exposures=[node("n1", cohort=H100)],
+        failures=[failure("i7", ns("2026-03-02", 3), cohort=H100)],
+    )  # fmt: skip
+    assert "give --run-id: , second" in run(fleet, "mtbf", "--from", "2026-03-01", code=2)
+    found = row(report(fleet, "--run-id", "second"), "all")
+    assert (found["n"], found["exposure_hours"]) == (1, 24)
+
+
 def test_a_day_between_that_is_not_built_is_said(fleet: Store) -> None:
     build(fleet, "2026-03-04", "2026-03-05T01:00", exposures=[node("n1", cohort=H100)])
     kinds = {found["kind"]: found["examples"][0]["unit"] for found in report(fleet)["defects"]}
