@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pipeline.core.fleet.attempts import distinct
+from pipeline.core.fleet.days import bounds
 from pipeline.core.fleet.lifetimes import lives
 from pipeline.core.fleet.names import attempts_by_machine, by_machine
 from pipeline.core.fleet.records import (
@@ -26,8 +27,6 @@ from pipeline.store.clickhouse import Store
 from pipeline.store.sqlfiles import statement
 
 NOW: Final = datetime(2299, 1, 1, tzinfo=UTC)
-_EPOCH: Final = date(1970, 1, 1)
-_DAY_NS: Final = 86_400_000_000_000
 T = TypeVar("T")
 
 
@@ -87,7 +86,7 @@ def load_fleet(store: Store, asked: Window) -> Fleet:
     _check_runs(built)
     days = sorted({day for _, day, _ in built})
     window = replace(asked, first=days[0], last=days[-1])
-    from_ns, to_ns = _ns(window.first), _ns(window.last) + _DAY_NS
+    from_ns, to_ns = bounds(window.first)[0], bounds(window.last)[1]
     failures = _read(store, window, "window_failures", _failure)
     told = _read(store, window, "window_spans", _span)
     spans, _ = by_machine(told)
@@ -145,7 +144,7 @@ def _missing(built: Sequence[Sequence[Any]], window: Window) -> list[Defect]:
             if day not in days:
                 found.append(
                     Defect(
-                        kind="day_not_built", cluster=cluster, unit=str(day), at_ns=_ns(day),
+                        kind="day_not_built", cluster=cluster, unit=str(day), at_ns=bounds(day)[0],
                         detail=f"not in the rates; `rootrank rollup --day {day}` builds it",
                     )
                 )  # fmt: skip
@@ -209,10 +208,6 @@ def _span(row: Sequence[Any]) -> FleetSpan:
         facts=facts, job_id=job, attempt=attempt, action=action, outcome=outcome, ticket=ticket, source=source,
         row=number,
     )  # fmt: skip
-
-
-def _ns(day: date) -> int:
-    return (day - _EPOCH).days * _DAY_NS
 
 
 def _text(at: datetime) -> str:

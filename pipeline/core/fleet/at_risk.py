@@ -12,11 +12,10 @@ from typing import Final
 
 from pipeline.core.fleet.intervals import Span, has, union
 from pipeline.core.fleet.job_size import AFTER_END_NS
-from pipeline.core.fleet.records import Cohort, Exposure, ExposureKind, Failure, Fleet, UnitKind
+from pipeline.core.fleet.records import COHORT_FIELDS, Cohort, Exposure, ExposureKind, Failure, Fleet, UnitKind
 
 HOUR_NS: Final = 3_600_000_000_000
 DAY_HOURS: Final = 24
-COHORT_FIELDS: Final = Cohort.__struct_fields__
 _BOTH: Final = frozenset[UnitKind](("node", "gpu"))
 Unit = tuple[str, str]
 """Cluster and name of a unit."""

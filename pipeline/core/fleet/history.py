@@ -14,10 +14,9 @@ from msgspec import Struct
 from pipeline.core.fleet.defects import Defects, place, possible, when
 from pipeline.core.fleet.installed import Piece, end_of, installed_pieces
 from pipeline.core.fleet.intervals import Span, minus, paint, union
-from pipeline.core.fleet.records import Cohort, Defect, FleetSpan, SpanKind, UnitKind
+from pipeline.core.fleet.records import COHORT_FIELDS, Cohort, Defect, FleetSpan, SpanKind, UnitKind
 
 OUT_OF_SERVICE: Final[tuple[SpanKind, ...]] = ("drain", "repair", "maintenance", "upgrade", "boot", "reset")
-COHORT_FIELDS: Final = ("sku", "rack", "position", "driver", "firmware", "batch")
 OF_NODE: Final = frozenset({"sku", "rack", "position", "driver"})
 # A fact of a busy span of a node: how many of its GPUs the job had. Without it the job had them all.
 GPUS: Final = "gpus"
@@ -59,7 +58,6 @@ class FleetHistory(Struct, frozen=True, kw_only=True):
     """All units of all clusters, and what could not be true of them."""
 
     units: dict[UnitKey, UnitHistory]
-    places: frozenset[tuple[str, str]]
     defects: list[Defect]
 
 
@@ -84,7 +82,7 @@ def history(spans: Iterable[FleetSpan], from_ns: int, to_ns: int) -> FleetHistor
     for key, told in by_unit.items():
         is_place = key[1] == "node" and (key[0], key[2]) in places
         units[key] = _unit(told, (from_ns, to_ns), defects, is_place=is_place)
-    return FleetHistory(units=units, places=frozenset(places), defects=_sorted([*bad, *defects.rows()]))
+    return FleetHistory(units=units, defects=_sorted([*bad, *defects.rows()]))
 
 
 def _sorted(defects: list[Defect]) -> list[Defect]:

@@ -7,9 +7,9 @@ from typing import Final
 from msgspec import Struct
 
 from pipeline.core.fleet.answers import By, Estimate, IntervalKind, RateRow
-from pipeline.core.fleet.at_risk import COHORT_FIELDS, DAY_HOURS, HOUR_NS, AtRisk, Blame, Group, Unit, blamed
+from pipeline.core.fleet.at_risk import DAY_HOURS, HOUR_NS, AtRisk, Blame, Group, Unit, blamed
 from pipeline.core.fleet.poisson import WIDEST_DISPERSION, clustered_rate, dispersion, garwood, top_share
-from pipeline.core.fleet.records import Category, ExposureKind, Fleet, UnitKind
+from pipeline.core.fleet.records import COHORT_FIELDS, Category, ExposureKind, Fleet, UnitKind
 
 PER_UNIT_DAYS: Final = 1000
 OF_FAILURES: Final = frozenset({"component", "class"})

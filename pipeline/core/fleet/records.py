@@ -4,7 +4,7 @@ A unit is a GPU (by UUID, else serial number) or a node (by machine id, else nam
 not.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -29,6 +29,9 @@ class Cohort(Struct, frozen=True, kw_only=True, order=True):
     driver: str = ""
     firmware: str = ""
     batch: str = ""
+
+
+COHORT_FIELDS: Final = Cohort.__struct_fields__
 
 
 class FleetSpan(Struct, frozen=True, kw_only=True):

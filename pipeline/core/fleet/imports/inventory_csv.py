@@ -5,9 +5,8 @@ from datetime import tzinfo
 from typing import Final, get_args
 
 from pipeline.core.fleet.defects import of_span, possible
-from pipeline.core.fleet.history import COHORT_FIELDS
 from pipeline.core.fleet.imports.told import ImportFormatError, Told, instants
-from pipeline.core.fleet.records import Defect, FleetSpan, SpanKind, UnitKind
+from pipeline.core.fleet.records import COHORT_FIELDS, Defect, FleetSpan, SpanKind, UnitKind
 
 NEEDED: Final = ("unit_kind", "unit", "kind", "from")
 COLUMNS: Final = (
