@@ -37,6 +37,17 @@ def test_what_is_streamed_replaces_row_by_row(store: Store) -> None:
 
 
 @pytest.mark.clickhouse
+def test_a_span_whose_end_was_streamed_later_was_open_then(store: Store) -> None:
+    whole = span("c1", "drain", "gpu", "g1", DAY1, DAY1 + HOUR, outcome="trusted")
+    late = span("c1", "drain", "gpu", "g2", DAY1 + 13 * HOUR)
+    put_spans(store, [whole, late], generation=0, known_ms=NOON_MS + 7_200_000, version=2)
+    asked = "SELECT unit, ended_at, outcome FROM fleet_spans_as_of(as_of = '{}') ORDER BY unit"
+    assert [tuple(row) for row in store.rows(asked.format("2026-03-01 12:00:00"))] == [("g1", None, "")]
+    found = store.rows(asked.format("2026-03-01 14:00:00"))
+    assert [tuple(row) for row in found] == [("g1", datetime(2026, 3, 1, 1), "trusted"), ("g2", None, "")]  # noqa: DTZ001
+
+
+@pytest.mark.clickhouse
 def test_the_last_word_on_an_incident_stands(store: Store) -> None:
     correct(store, "i1", at_ms=MORNING_MS, is_failure=False)
     correct(store, "i1", at_ms=NOON_MS, class_="hardware/psu", node="n1")
