@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pipeline.core.fleet.answers import Estimate, Goodput, Jobs, SizeRow
 from pipeline.core.fleet.at_risk import HOUR_NS, exposure_ns
@@ -103,8 +104,14 @@ def _measured(fleet: Fleet, members: Sequence[JobAttempt], failures: Sequence[Fa
     for job, attempts in by_job.items():
         gpus = max((one.gpus or 0 for one in attempts), default=0)
         unproductive_s = lost[job] * 3600 / gpus if gpus else 0.0
-        found.append(measured_ettr(attempts, unproductive_s=unproductive_s, until_ns=fleet.to_ns))
+        inside = [_within(one, fleet.from_ns) for one in attempts]
+        found.append(measured_ettr(inside, unproductive_s=unproductive_s, until_ns=fleet.to_ns))
     return found
+
+
+def _within(attempt: JobAttempt, from_ns: int) -> JobAttempt:
+    """The part of an attempt in the window, since what was lost before it is not known either."""
+    return attempt if attempt.from_ns >= from_ns else replace(attempt, from_ns=from_ns, queued_ns=0)
 
 
 def _queue_s(attempts: Sequence[JobAttempt]) -> float:

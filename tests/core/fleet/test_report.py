@@ -151,6 +151,13 @@ def test_jobs_are_measured_beside_the_law_and_ettr_beside_what_can_be_expected()
     assert 0.9 < small.ettr_expected < 1
 
 
+def test_what_a_job_did_before_the_window_is_in_no_figure_of_the_window() -> None:
+    old = attempt("a", 2, (-1000, 10), end="node_failure", queued_ns=500 * HOUR_NS)
+    failures = [replace(failed(10, "n0", lost=16 * 5), job_ids=("a",))]
+    (row,) = jobs_of(replace(fleet([], failures), attempts=[old]), Saving(), 0.95).rows
+    assert (row.busy_hours, row.ettr) == (10, 0.5)
+
+
 def test_goodput_is_what_was_kept_of_what_was_there() -> None:
     parts = [unit(f"g{n}", 200, kind="gpu", node="n1", busy=100, installed=240) for n in range(2)]
     own = failed(3, "n1", lost=5, class_="software/cuda_oom")
