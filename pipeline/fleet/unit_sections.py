@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipeline.core.fleet.answers import FleetReport, LemonRow
+from pipeline.core.fleet.answers import FleetReport, Incidence, LemonRow
 from pipeline.fleet import numbers, remarks
 from pipeline.fleet.section import MOST_ROWS, Section
 from pipeline.fleet.tables import Column
@@ -49,13 +49,17 @@ def survival(report: FleetReport) -> list[Section]:
                     Column(head="n", cells=[f"{row.failed:,}" for row in rows]),
                     Column(
                         head=f"share of {unit}s by {numbers.hours(found.horizon_hours)}",
-                        cells=[numbers.percent(row.share) for row in rows],
+                        cells=[_share(row) for row in rows],
                     ),
                 ],
                 below=["Shares are cumulative incidence: components compete for the first failure."] if rows else [],
             )
         )
     return sections
+
+
+def _share(row: Incidence) -> str:
+    return f"{numbers.percent(row.share)} [{numbers.percent(row.lo)}, {numbers.percent(row.hi)}]"
 
 
 def repair_times(report: FleetReport) -> Section | None:

@@ -104,13 +104,15 @@ class Survival(Struct, frozen=True, kw_only=True):
 
 
 class Incidence(Struct, frozen=True, kw_only=True):
-    """The share of units whose first failure by `hours` was of this component, others competing."""
+    """The share of units whose first failure by `hours` was of this component, others competing; log-log bounds."""
 
     unit_kind: UnitKind
     component: str
     failed: int
     hours: float
     share: float
+    lo: float
+    hi: float
 
 
 class RepairTime(Struct, frozen=True, kw_only=True):

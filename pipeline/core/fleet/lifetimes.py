@@ -85,7 +85,7 @@ def survival_of(fleet: Fleet, unit_kind: UnitKind, level: float) -> tuple[Surviv
         exponential_is_wrong=bool(check and check.is_wrong),
         why=check.why if check else "",
     )
-    return survival, _incidence(spans, unit_kind, horizon)
+    return survival, _incidence(spans, unit_kind, horizon, level)
 
 
 def _first_age(spans: Sequence[_Span]) -> float:
@@ -157,11 +157,15 @@ def _points(curve: Curve) -> list[CurvePoint]:
     return [CurvePoint(curve.times[i], curve.survival[i], curve.lo[i], curve.hi[i], curve.at_risk[i]) for i in kept]
 
 
-def _incidence(spans: Sequence[_Span], unit_kind: UnitKind, hours: float) -> list[Incidence]:
+def _incidence(spans: Sequence[_Span], unit_kind: UnitKind, hours: float, level: float) -> list[Incidence]:
+    """Nobody was seen longer than `hours`: what the curves end at holds there."""
     causes = [span.component or None for span in spans]
-    curves = cumulative_incidence([s.left for s in spans], causes, [s.entered for s in spans])
+    curves = cumulative_incidence([s.left for s in spans], causes, [s.entered for s in spans], level)
     rows = [
-        Incidence(unit_kind=unit_kind, component=name, failed=causes.count(name), hours=hours, share=curve.at(hours))
+        Incidence(
+            unit_kind=unit_kind, component=name, failed=causes.count(name), hours=hours, share=curve.at(hours),
+            lo=curve.lo[-1], hi=curve.hi[-1],
+        )
         for name, curve in curves.items()
-    ]
+    ]  # fmt: skip
     return sorted(rows, key=lambda row: (-row.share, row.component))

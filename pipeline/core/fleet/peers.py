@@ -74,6 +74,6 @@ def _warning(window_days: float, per_day: float, needed: int | None) -> str:
     if needed > window_days:
         return (
             f"A window of {needed} days is needed at this rate to find nine in ten units that fail ten times as often "
-            f"as others; {window_days:.0f} days miss some."
+            f"as others, if those are alike, and a longer one if not; {window_days:.0f} days miss some."
         )
     return ""

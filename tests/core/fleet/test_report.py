@@ -59,6 +59,7 @@ def test_units_enter_at_their_age_and_leave_at_failure_removal_or_the_end() -> N
     assert [p.survival for p in curve.points] == pytest.approx([2 / 3, 1 / 3])
     assert [(row.component, row.failed) for row in causes] == [("GPU", 2)]
     assert causes[0].share == pytest.approx(2 / 3)
+    assert 0 < causes[0].lo < causes[0].share < causes[0].hi < 1
 
 
 def test_one_young_unit_does_not_end_the_curve_of_all() -> None:
