@@ -79,7 +79,9 @@ class CurvePoint(Struct, frozen=True):
 
 
 class Survival(Struct, frozen=True, kw_only=True):
-    """Time to the first failure of units, by Kaplan-Meier, with what two models say of it.
+    """Time to the first failure of units in the window, by Kaplan-Meier, with what two models say of it.
+
+    A unit that failed before the window counts as the others: its earlier failures are not known.
 
     `clock` says since when hours count: `age` since the unit was installed, entered at its age at the begin of the
     window; `window` since the begin of the window where no installation is known. The curve begins at `from_hours`,
