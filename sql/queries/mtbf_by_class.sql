@@ -26,7 +26,7 @@ WITH
     if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
     if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
     (
-        SELECT sum(in_service_ns) / 3.6e12
+        SELECT sum(toUInt128(in_service_ns)) / 3.6e12
         FROM exposure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
             AND ({cluster:String} = '' OR cluster = {cluster:String})
