@@ -52,18 +52,27 @@ def main() -> None:
     given = options.parse_args()
     folder = given.data or Path(tempfile.mkdtemp(prefix="rootrank-bench-"))
     server = ClickHouseServer(folder)
+    began = time.monotonic()
     try:
         store = Store(settings_from_url(f"{server.start()}/rootrank"))
+        parts: list[Iterator[str]] = []
         if migrations.apply(store, migrations.load_migrations()):
-            for row in _fill(store, given):
-                _print(row)
-        for rows in (_sizes(store), _asked(store, given.gpus, given.days, plans=given.plans), insert_rates(store)):
+            parts.append(_fill(store, given))
+        parts += [_sizes(store), _asked(store, given.gpus, given.days, plans=given.plans), insert_rates(store)]
+        for rows in parts:
+            _print(_elapsed(began))
             for row in rows:
                 _print(row)
+        _print(_elapsed(began))
     finally:
         server.stop()
         if not given.keep and given.data is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _elapsed(began: float) -> str:
+    """What else the machine does is part of every figure."""
+    return f"-- after {time.monotonic() - began:.0f} s, load average {os.getloadavg()[0]:.1f}"
 
 
 def _print(row: str) -> None:
@@ -149,7 +158,7 @@ def _asked(store: Store, gpus: int, days: int, *, plans: bool) -> Iterator[str]:
         ("switch_around", {"node": node, "at": "2026-03-05T12:00:00Z"}),
         ("xid_by_sku_and_driver", window),
         ("incidents_like", {"incident": "i777"}),
-        ("symptom_storms", {"from": "2026-03-05T00:00:00Z", "to": "2026-03-06T00:00:00Z", "nodes": "50"}),
+        ("symptom_storms", {"from": "2026-03-05T00:00:00Z", "to": "2026-03-06T00:00:00Z", "nodes": "16"}),
         ("repairs", {"unit": gpu}),
         ("data_quality", window),
     ]

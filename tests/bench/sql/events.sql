@@ -1,5 +1,6 @@
 -- The events of one day, as kernels print them; no UUID, the bus id says which GPU. Every 2,000 lines tell of 46 faults:
--- one of Xid 95 in 1,200 lines and one of Xid 119 in 600, of the others each in 1 to 20; and of 20 symptoms.
+-- one of Xid 95 in 1,200 lines and one of Xid 119 in 600, of the others each in 1 to 20; and of a job that times out on
+-- 20 nodes.
 INSERT INTO events_rows
     (run, run_id, cluster, reporter, event_id, day, name, node, boot_id, machine_id, shipper_id, batch_seq, source,
     generation, offset, line_no, seq, body, clock_id, raw_ns, monotonic_raw_ns, monotonic_raw_width_ns, observed_time,
@@ -9,14 +10,15 @@ WITH
     number % 2000 AS place,
     -- Of each kind: where its lines begin, how many tell of one fault, seconds between them at most.
     [0, 1200, 1800, 1880, 1920, 1950, 1958, 1962, 1970, 1990] AS begins,
-    [1200, 600, 20, 10, 3, 2, 1, 1, 1, 1] AS lines, [20, 12, 1, 1, 10, 1800, 1, 1, 1, 1] AS apart_s,
+    [1200, 600, 20, 10, 3, 2, 1, 1, 20, 1] AS lines, [20, 12, 1, 1, 10, 1800, 1, 1, 1, 1] AS apart_s,
     [95, 119, 31, 13, 74, 48, 79, 63, 0, 0] AS xids,
     multiIf(place < 1200, 1, place < 1800, 2, place < 1880, 3, place < 1920, 4, place < 1950, 5, place < 1958, 6,
         place < 1962, 7, place < 1970, 8, place < 1990, 9, 10) AS kind,
     intDiv(place - begins[kind], lines[kind]) AS fault, (place - begins[kind]) % lines[kind] AS nth,
     sipHash64(intDiv(number, 2000), kind, fault, {day:Date}) AS dice, sipHash64(number, {day:Date}) AS own_dice,
     kind <= 8 AS is_xid, xids[kind] AS xid,
-    dice % {gpus:UInt64} AS gpu, intDiv(gpu, 8) AS host_number, concat('n', leftPad(toString(host_number), 6, '0')) AS host,
+    (dice + if(kind = 9, nth * 8, 0)) % {gpus:UInt64} AS gpu, intDiv(gpu, 8) AS host_number,
+    concat('n', leftPad(toString(host_number), 6, '0')) AS host,
     concat('0000:', lower(hex(toUInt8(16 + 16 * (gpu % 8)))), ':00') AS bus,
     toUnixTimestamp({day:Date}, 'UTC') * 1000000000 + intDiv(dice, 104729) % 60000000000000
         + (nth * 500000000 + own_dice % 500000000) * apart_s[kind] AS at_ns,
