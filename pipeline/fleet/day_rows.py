@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
 
-from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, Failure
+from pipeline.core.fleet.records import Defect, EpisodeCount, Exposure, Failure
 from pipeline.store.tables import Table
 
 Row = tuple[Any, ...]
 COHORT: Final = ("sku", "driver", "rack", "position", "firmware", "batch")
+_cohort = attrgetter(*COHORT)
 _BUILD: Final = ("run", "run_id", "cluster", "day", "built_at")
 
 FLEET_BUILDS: Final = Table(
@@ -100,7 +102,3 @@ def failure_rows(build: Build, failures: Iterable[Failure]) -> list[Row]:
 def defect_rows(build: Build, defects: Iterable[Defect]) -> list[Row]:
     """A row for each."""
     return [(*build.head, d.kind, d.unit, d.detail, d.source, d.row, d.at_ns) for d in defects]
-
-
-def _cohort(cohort: Cohort) -> tuple[str, ...]:
-    return tuple(getattr(cohort, name) for name in COHORT)

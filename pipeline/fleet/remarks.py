@@ -145,8 +145,8 @@ def survival_lines(found: Survival) -> list[str]:
     """The curve in a sentence, and whether a constant rate describes it."""
     unit = UNIT_WORDS[found.unit_kind]
     lines = [
-        f"{counted(found.units, unit)}, of which {found.failed:,} failed in the window (earlier failures are not looked "
-        f"at), the others censored; time since "
+        f"{counted(found.units, unit)}, of which {found.failed:,} failed in the window (earlier failures are not "
+        f"looked at), the others censored; time since "
         f"{'they were installed' if found.clock == 'age' else 'the begin of the window'}"
     ]
     if found.from_hours:

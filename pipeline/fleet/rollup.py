@@ -14,11 +14,11 @@ from msgspec import Struct
 from pipeline import VERSION
 from pipeline.core.episodes import Coalescing
 from pipeline.core.fleet.coalesce import CURVE_S, longest_s, window_of
-from pipeline.core.fleet.days import DAY_NS, bounds
-from pipeline.core.fleet.exposure import exposures, failures_at_risk
+from pipeline.core.fleet.days import bounds
+from pipeline.core.fleet.exposure import at_risk, failures_in
 from pipeline.core.fleet.history import FleetHistory, cohorts, history
 from pipeline.core.fleet.names import by_machine, failures_by_machine
-from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, FleetSpan, UnitKind
+from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, UnitKind
 from pipeline.fleet import day_rows
 from pipeline.fleet.day_rows import Build
 from pipeline.fleet.told import Names, failures_of, spans_of
@@ -64,11 +64,13 @@ def build_day(store: Store, build: Build, rules: Rules, why: str) -> Built:
     }  # fmt: skip
     told = spans_of(store, where)
     spans, misnamed = by_machine(told)
-    found, defects = exposures(spans, from_ns, to_ns)
+    names = Names(spans)
+    units = history(spans, from_ns, to_ns)
+    found = at_risk(units)
     _insert(store, day_rows.EXPOSURE_DAYS, day_rows.exposure_rows(build, found))
-    failures, lost = failures_at_risk(failures_by_machine(failures_of(store, where, spans), told), spans)
-    counts, unknown = _episodes(store, build, where, rules, _Cohorts(spans, found, from_ns))
-    noted = [*misnamed, *defects, *lost, *unknown]
+    failures, lost = failures_in(units, failures_by_machine(failures_of(store, where, names), told))
+    counts, unknown = _episodes(store, build, where, rules, _Cohorts(units, found, names))
+    noted = [*misnamed, *units.defects, *lost, *unknown]
     _insert(store, day_rows.EPISODE_DAYS, day_rows.episode_rows(build, counts))
     _insert(store, day_rows.FAILURE_DAYS, day_rows.failure_rows(build, failures))
     _insert(store, day_rows.DATA_QUALITY, day_rows.defect_rows(build, noted))
@@ -89,19 +91,16 @@ def _insert(store: Store, table: Any, rows: Sequence[tuple[Any, ...]]) -> None:
 class _Cohorts:
     """Where and in which cohort a unit was: of those that stayed what they are, else at an instant."""
 
-    def __init__(self, spans: list[FleetSpan], found: Sequence[Exposure], from_ns: int) -> None:
-        self._spans, self._from_ns = spans, from_ns
-        self._told: FleetHistory | None = None
+    def __init__(self, told: FleetHistory, found: Sequence[Exposure], names: Names) -> None:
+        self._told = told
         self.of: dict[tuple[UnitKind, str], Exposure] = {(e.unit_kind, e.unit): e for e in found}
-        self.names = Names(spans)
+        self.names = names
 
     def at(self, cluster: str, kind: UnitKind, unit: str, at_ns: int) -> tuple[str, Cohort]:
         """Node and cohort. `at_ns` 0: the unit has one of each."""
         known = self.of.get((kind, unit))
         if known is None or not at_ns:
             return (known.node, known.cohort) if known else ("", Cohort())
-        if self._told is None:
-            self._told = history(self._spans, self._from_ns, self._from_ns + DAY_NS)
         own = self._told.units[cluster, kind, unit]
         node = next((node for begin, end, node in own.pieces if begin <= at_ns < end), known.node)
         host = self._told.units.get((cluster, "node", node)) if kind == "gpu" else None

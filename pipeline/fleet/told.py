@@ -28,14 +28,6 @@ def spans_of(store: Store, where: Mapping[str, Any]) -> list[FleetSpan]:
     ]  # fmt: skip
 
 
-def failures_of(store: Store, where: Mapping[str, Any], spans: Iterable[FleetSpan]) -> list[Failure]:
-    """Incidents of the window as people have corrected them, on the unit that is blamed. Raises StoreError."""
-    named = Names(spans)
-    return [
-        _failure(row, named) for row in store.rows(statement("failures", "fleet"), {**where, "standing": [*STANDING]})
-    ]
-
-
 class Names:
     """By which name spans know a node or a GPU: agents say machine ids and bus ids, inventories what they like."""
 
@@ -55,6 +47,12 @@ class Names:
         """The GPU that sat there at that time; `node/bus id` where nobody says."""
         held = [s for s in self._slots.get((node, bus_id), ()) if s.from_ns <= at_ns and at_ns < _end(s)]
         return max(held, key=lambda s: s.from_ns).unit if held else f"{node}/{bus_id}"
+
+
+def failures_of(store: Store, where: Mapping[str, Any], named: Names) -> list[Failure]:
+    """Incidents of the window as people have corrected them, on the unit that is blamed. Raises StoreError."""
+    given = {**where, "standing": [*STANDING]}
+    return [_failure(row, named) for row in store.rows(statement("failures", "fleet"), given)]
 
 
 def _end(span: FleetSpan) -> int:

@@ -1,6 +1,7 @@
 -- Episodes that begin in [from_ns, to_ns), by unit and kind of error. Whether a line begins one depends on the line
 -- before it and on what ended between the two, so the day before (back_ns) is read as well and counts for nothing.
--- The lines of units that moved or changed their cohort that day come one by one, with their time in `at_ns`.
+-- On which days those lines were read, however late, is asked first, of the index of aligned times: `FINAL` makes no use
+-- of it. The lines of units that moved or changed their cohort that day come one by one, with their time in `at_ns`.
 WITH
     moving AS
     (
@@ -21,8 +22,17 @@ WITH
             scope = 'gpu' OR named != '' AS is_gpu
         FROM events
         WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
-            AND (day >= toDate(fromUnixTimestamp64Nano({from_ns:Int64} - {back_ns:Int64}, 'UTC')) - 1
-                OR day = '1970-01-01')
+            AND day IN
+            (
+                SELECT DISTINCT day
+                FROM events_rows
+                WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
+                    AND (day >= toDate(fromUnixTimestamp64Nano({from_ns:Int64} - {back_ns:Int64}, 'UTC')) - 1
+                        OR day = '1970-01-01')
+                    AND ifNull(aligned_time, if(toUnixTimestamp64Nano(observed_time) > 0, observed_time, lo_time))
+                        BETWEEN fromUnixTimestamp64Nano({from_ns:Int64} - {back_ns:Int64}, 'UTC')
+                            AND fromUnixTimestamp64Nano({to_ns:Int64} - 1, 'UTC')
+            )
             AND (role IN ('cause', 'intermediate') OR name = 'gpu.xid')
             AND ifNull(aligned_time, if(toUnixTimestamp64Nano(observed_time) > 0, observed_time, lo_time))
                 BETWEEN fromUnixTimestamp64Nano({from_ns:Int64} - {back_ns:Int64}, 'UTC')

@@ -28,7 +28,7 @@ WITH
     if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
     if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
     (
-        SELECT (sum(in_service_ns), sum(observed_ns), uniqExactIf(unit_id, in_service_ns > 0))
+        SELECT (sum(toUInt128(in_service_ns)), sum(toUInt128(observed_ns)), uniqExactIf(unit_id, in_service_ns > 0))
         FROM exposure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
             AND ({cluster:String} = '' OR cluster = {cluster:String})
@@ -61,7 +61,7 @@ WITH
         SELECT
             category, component, class, sum(failures) AS n, countIf(at_risk_ns > 0) AS units_with_it,
             sumIf(failures, at_risk_ns > 0) AS placed, maxIf(failures, at_risk_ns > 0) AS worst,
-            sumIf(pow(failures, 2) / at_risk_ns, at_risk_ns > 0) * whole.1 AS squares, sum(lost) AS lost_gpu_hours
+            sumIf(pow(failures, 2) / at_risk_ns, at_risk_ns > 0) * toFloat64(whole.1) AS squares, sum(lost) AS lost_gpu_hours
         FROM failed
         LEFT JOIN served ON failed.carrier = served.unit_id
         GROUP BY category, component, class

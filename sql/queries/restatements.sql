@@ -11,13 +11,15 @@ WITH
     told AS
     (
         SELECT
-            run_id, cluster, day, concat(unit_kind, ' hours in service') AS what, sum(in_service_ns) / 3.6e12 AS old,
-            toFloat64(0) AS new
+            run_id, cluster, day, concat(unit_kind, ' hours in service') AS what,
+            sum(toUInt128(in_service_ns)) / 3.6e12 AS old, toFloat64(0) AS new
         FROM exposure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day
         GROUP BY run_id, cluster, day, what
         UNION ALL
-        SELECT run_id, cluster, day, concat(unit_kind, ' hours in service') AS what, toFloat64(0), sum(in_service_ns) / 3.6e12
+        SELECT
+            run_id, cluster, day, concat(unit_kind, ' hours in service') AS what, toFloat64(0),
+            sum(toUInt128(in_service_ns)) / 3.6e12
         FROM exposure_days
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day
         GROUP BY run_id, cluster, day, what

@@ -10,7 +10,7 @@ WITH
     if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
     exposed AS
     (
-        SELECT sku, driver, uniqExact(unit_id) AS gpus, sum(in_service_ns) / 3.15576e16 AS gpu_years
+        SELECT sku, driver, uniqExact(unit_id) AS gpus, sum(toUInt128(in_service_ns)) / 3.15576e16 AS gpu_years
         FROM exposure_days
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = 'gpu'
             AND ({cluster:String} = '' OR cluster = {cluster:String})

@@ -2,10 +2,13 @@
 
 import re
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from pipeline.core.fleet.records import Cohort, EpisodeCount
 from pipeline.store import queries
 from pipeline.store.clickhouse import Store
 from pipeline.store.errors import StoreRefusedError
@@ -98,3 +101,28 @@ def test_every_query_with_an_interval_has_the_same_functions() -> None:
             blocks[path.stem] = found[0]
     assert blocks.keys() == {"garwood", "mtbf_by_class", "mtbf_by_cohort"}
     assert set(blocks.values()) == {blocks["garwood"]}
+
+
+@pytest.mark.clickhouse
+def test_hours_past_what_64_bits_of_ns_hold_add_up(store: Store) -> None:
+    """Three units of 228 years each stand for a fleet of 100,000 over days."""
+    cohort = Cohort(sku="h100", driver="535")
+    unit = fleet_days.node("n1", 2_000_000, cohort=cohort)
+    gpus = [replace(unit, unit_kind="gpu", unit=name) for name in ("g1", "g2", "g3")]
+    told = EpisodeCount(
+        cluster="c1", unit_kind="gpu", unit="g1", cohort=cohort, name="gpu.xid", xid=79, lines=1, episodes=1
+    )
+    failed = fleet_days.failure("i1", fleet_days.ns("2026-03-01", 1), gpu="g1", cohort=cohort)
+    build = partial(fleet_days.build, store, "2026-03-01", failures=[failed], episodes=[told])
+    build(built_at="2026-03-02T06:00", exposures=gpus)
+    build(built_at="2026-03-03T06:00", exposures=gpus[:1])
+    days = {**DAYS, "as_of": "2026-03-02 12:00:00"}
+    (of_cohort,) = ask(store, "mtbf_by_cohort", days)
+    assert (of_cohort["unit_hours"], of_cohort["mtbf_hours"]) == (6_000_000, 6_000_000)
+    assert of_cohort["unobserved_share"] == pytest.approx(1 - 24 / 2_000_000)
+    assert [row["unit_hours"] for row in ask(store, "mtbf_by_class", {**days, "unit_kind": "gpu"})] == [6_000_000]
+    (restated,) = ask(store, "restatements", {"as_of": "2026-03-02 12:00:00"})
+    assert (restated["old"], restated["new"]) == (6_000_000, 2_000_000)
+    build(built_at="2026-03-04T06:00", exposures=gpus)
+    (of_xid,) = ask(store, "xid_by_sku_and_driver", DAYS)
+    assert of_xid["gpu_years"] == pytest.approx(6_000_000 / 8766)

@@ -82,6 +82,18 @@ def test_an_episode_over_midnight_counts_on_the_day_it_begins(store: Store) -> N
 
 
 @pytest.mark.clickhouse
+def test_a_line_counts_on_its_day_however_late_it_was_read(store: Store) -> None:
+    put_spans(store, [GPU])
+    early, late, later = (event(i, "n1", "gpu.xid", DAY1 + i * HOUR, bus=BUS, xid="79") for i in (1, 2, 25))
+    read_ns = DAY1 + 40 * 24 * HOUR
+    told(store, early, replace(late, observed_time_unix_nano=read_ns), replace(later, observed_time_unix_nano=read_ns))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT day, lines FROM episode_days") == [(MARCH_1, 2)]
+    build(store, "c1", MARCH_2)
+    assert rows(store, "SELECT day, lines, episodes FROM episode_days WHERE day = '2026-03-02'") == [(MARCH_2, 1, 0)]
+
+
+@pytest.mark.clickhouse
 def test_a_reset_ends_an_episode_and_so_does_a_reboot(store: Store) -> None:
     reset = span("c1", "reset", "gpu", "g1", DAY1 + HOUR, DAY1 + HOUR + NS, node="n1")
     put_spans(store, [GPU, reset])

@@ -57,10 +57,11 @@ def exposures(spans: Iterable[FleetSpan], from_ns: int, to_ns: int) -> tuple[lis
     `unknown_kind`.
     """
     told = history(spans, from_ns, to_ns)
-    return _of_history(told), told.defects
+    return at_risk(told), told.defects
 
 
-def _of_history(told: FleetHistory) -> list[Exposure]:
+def at_risk(told: FleetHistory) -> list[Exposure]:
+    """The exposures of a history over the whole of its window."""
     seats = _seats(told)
     rows: list[Exposure] = []
     for key, unit in told.units.items():

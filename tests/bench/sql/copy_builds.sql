@@ -1,5 +1,5 @@
 -- The rows of the builds, last.
 INSERT INTO fleet_builds_rows
-SELECT * REPLACE (day + {shift:Int32} AS day)
-FROM fleet_builds_rows
-WHERE fleet_builds_rows.day = {day:Date}
+SELECT built.* REPLACE (built.day + shift AS day)
+FROM (SELECT * FROM fleet_builds_rows WHERE day = {day:Date}) AS built
+ARRAY JOIN range({first:UInt32}, {end:UInt32}) AS shift

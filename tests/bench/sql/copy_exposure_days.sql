@@ -1,5 +1,6 @@
--- What one day is like, so are the others: built once, copied with another date.
+-- What one day is like, so are others: built once, copied with other dates.
 INSERT INTO exposure_days_rows
-SELECT * REPLACE (day + {shift:Int32} AS day)
-FROM exposure_days_rows
-WHERE exposure_days_rows.day = {day:Date}
+SELECT built.* REPLACE (built.day + shift AS day)
+FROM (SELECT * FROM exposure_days_rows WHERE day = {day:Date}) AS built
+ARRAY JOIN range({first:UInt32}, {end:UInt32}) AS shift
+SETTINGS min_insert_block_size_rows = 10000000, min_insert_block_size_bytes = 4000000000

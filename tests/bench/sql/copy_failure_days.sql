@@ -1,5 +1,5 @@
--- What one day is like, so are the others: built once, copied with another date.
+-- What one day is like, so are others: built once, copied with other dates.
 INSERT INTO failure_days_rows
-SELECT * REPLACE (day + {shift:Int32} AS day, at + toIntervalDay({shift:Int32}) AS at)
-FROM failure_days_rows
-WHERE failure_days_rows.day = {day:Date}
+SELECT built.* REPLACE (built.day + shift AS day, built.at + toIntervalDay(shift) AS at)
+FROM (SELECT * FROM failure_days_rows WHERE day = {day:Date}) AS built
+ARRAY JOIN range({first:UInt32}, {end:UInt32}) AS shift

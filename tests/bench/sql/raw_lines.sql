@@ -17,4 +17,4 @@ SELECT
         toString(sipHash64(number) % 97), ', memory peak ', toString(sipHash64(number, 1) % 100000), 'K'),
     map('kind', 'kernel'), map('kmsg.priority', '6'), number
 FROM numbers({first:UInt64}, {rows:UInt64})
-SETTINGS optimize_on_insert = 0
+SETTINGS optimize_on_insert = 0, min_insert_block_size_rows = 4000000, min_insert_block_size_bytes = 4000000000

@@ -1,5 +1,5 @@
 -- An inventory: nodes of 8 GPUs in racks of 8 nodes, four clusters, three SKUs, a new driver on every third node half way;
--- one GPU in twenty is drained for a day, one in forty repaired.
+-- one GPU in twenty is drained for a day, one in forty repaired; nodes are busy and observed throughout.
 INSERT INTO fleet_spans_rows
     (run, run_id, cluster, source, generation, row, unit_kind, unit, kind, started_at, ended_at, node, facts, action,
     ticket, known_at, version)
@@ -21,7 +21,8 @@ WITH
             begin + toIntervalHour(gpu % ({days:UInt32} * 24) + 24), map(), '', concat('T', toString(gpu)))], []),
         if(gpu % 40 = 3, [('gpu', uuid, 'repair', begin + toIntervalHour(gpu % ({days:UInt32} * 24) + 2),
             begin + toIntervalHour(gpu % ({days:UInt32} * 24) + 24), map(), 'reset', concat('T', toString(gpu)))], []),
-        if(gpu % 8 = 0, [('node', host, 'observed', begin, begin + toIntervalDay({days:UInt32}), map(), '', '')], [])
+        if(gpu % 8 = 0, [('node', host, 'observed', begin, begin + toIntervalDay({days:UInt32}), map(), '', ''),
+            ('node', host, 'busy', begin, begin + toIntervalDay({days:UInt32}), map(), '', '')], [])
     ) AS told
 SELECT
     'live', 'bench', home, 'bench.csv', 1, gpu * 8 + index, t.1, t.2, t.3, t.4, t.5, host, t.6, t.7, t.8,
