@@ -27,11 +27,12 @@ WITH
     -- end
     if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
     if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
+    -- Observed is in service: leaving out rows without any leaves nothing out, and counts units at a third of the cost.
     (
-        SELECT (sum(toUInt128(in_service_ns)), sum(toUInt128(observed_ns)), uniqExactIf(unit_id, in_service_ns > 0))
+        SELECT (sum(toUInt128(in_service_ns)), sum(toUInt128(observed_ns)), uniqExact(unit_id))
         FROM exposure_days_as_of(as_of = {as_of:String})
         WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
-            AND ({cluster:String} = '' OR cluster = {cluster:String})
+            AND in_service_ns > 0 AND ({cluster:String} = '' OR cluster = {cluster:String})
     ) AS whole,
     whole.1 / 3.6e12 AS hours,
     -- A failure of a GPU is one of its node, not the other way round. An empty name: on no unit of the kind.
