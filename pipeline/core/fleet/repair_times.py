@@ -1,5 +1,6 @@
 """How long repairs take, with those that are still open, and whether they helped."""
 
+from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Final
 

@@ -42,6 +42,21 @@ def test_a_line_is_a_span_with_its_facts_and_its_line() -> None:
     assert found.defects == []
 
 
+@pytest.mark.parametrize("written", ["0000:5e:00.0", "00000000:5E:00.0", "0000:5E:00", "5e:00.0"])
+def test_a_gpu_is_found_by_its_bus_address_however_it_is_written(written: str) -> None:
+    [found] = told(
+        f"gpu,GPU-1,n1,installed,2026-03-01T00:00:00Z,{written}", head="unit_kind,unit,node,kind,from,pci_bus_id"
+    ).spans
+
+    assert found.facts == {"pci_bus_id": "0000:5e:00.0"}
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    found = told("gpu,g1,n1,installed,2026-03-01T00:00:00Z,slot 3", head="unit_kind,unit,node,kind,from,pci_bus_id")
+
+    assert [(d.kind, "'slot 3'" in d.detail) for d in found.defects] == [("bad_value", True)]
+
+
 @pytest.mark.parametrize(
     ("line", "kind", "says"),
     [
