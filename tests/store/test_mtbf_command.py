@@ -227,6 +227,9 @@ def test_the_page_is_written_and_escaped(fleet: Store, tmp_path: Path) -> None:
     [
         (("nobody", "--class", "network/no_route", "--why", "x"), "there is no incident nobody"),
         (("i1", "--class", "hardware/ib_link_flap", "--why", "x"), "is it network/ib_link_flap?"),
+        (("i1", "--class", "ib_link_flaps", "--why", "x"), "is it network/ib_link_flap?"),
+        (("i1", "--class", "network/xyz", "--why", "x"), "Of network there are network/"),
+        (("i1", "--class", "xyz", "--why", "x"), "Domains are "),
         (("i1", "--why", "x"), "nothing to correct"),
         (("i1", "--not-a-failure", "--why", " "), "must say why"),
         (("i1", "--unit", "n1", "--unit-kind", "rack", "--why", "x"), "gpu or node"),
