@@ -161,6 +161,9 @@ def test_a_report_issued_then_is_made_again(fleet: Store) -> None:
     assert run(fleet, "mtbf", "--json", "--as-of", "2026-03-03T02:00:00Z") == before
     assert row(report(fleet), "sku", "A100")["n"] == 1
     assert row(report(fleet, "--as-of", "2026-03-02"), "all")["n"] == 1
+    too_early = run(fleet, "mtbf", "--from", "2026-03-01", "--to", "2026-03-02", "--as-of", "2026-02-01", code=2)
+    assert "was built yet at 2026-02-01 23:59:59 UTC" in too_early
+    assert "rollup" not in too_early
 
 
 def test_a_restatement_says_old_new_and_why(fleet: Store) -> None:
