@@ -48,6 +48,7 @@ class ImportReport(Struct, frozen=True, kw_only=True):
     form: str
     source: str
     run: str
+    run_id: str
     cluster: str
     zone: str
     spans: int
@@ -152,7 +153,8 @@ def _parsed(form: Form, text: str, origin: Origin, zone: tzinfo | None) -> Told:
 def _report(form: Form, origin: Origin, told: Told, zone: str, generation_ms: int) -> ImportReport:
     times = told.range_ns()
     return ImportReport(
-        form=form.value, source=origin.source, run=origin.run, cluster=origin.cluster, zone=zone, spans=len(told.spans),
+        form=form.value, source=origin.source, run=origin.run, run_id=origin.run_id, cluster=origin.cluster, zone=zone,
+        spans=len(told.spans),
         units=len({(span.unit_kind, span.unit) for span in told.spans}), attempts=len(told.attempts),
         first=when(times[0]) if times else "", last=when(times[1]) if times else "", defects=told.by_kind(),
         skipped=told.skipped, generation_ms=generation_ms,
@@ -186,5 +188,5 @@ def _next(report: ImportReport, told: Told, last_day: date) -> str:
     goes_on = any(span.to_ns is None for span in told.spans) or any(a.to_ns is None for a in told.attempts)
     last = last_day if goes_on else min(day_of(end_ns), last_day)
     cluster, why = shlex.quote(report.cluster), shlex.quote(f"import of {report.source}")
-    of_run = "" if report.run == "live" else f" --run {report.run}"
+    of_run = "" if report.run == "live" else f" --run {report.run} --run-id {shlex.quote(report.run_id)}"
     return f"rootrank rollup{of_run} --cluster {cluster} --from {day_of(begin_ns)} --to {last} --why {why}"

@@ -31,6 +31,7 @@ def rollup(
     last: Annotated[str, typer.Option("--to", help="The last of several days, which is built too.")] = "",
     cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
     run: Annotated[str, typer.Option(help=f"{', '.join(STORED_RUNS[:-1])} or {STORED_RUNS[-1]}.")] = "live",
+    run_id: Annotated[str, typer.Option("--run-id", help="Only this replay or drill.")] = "",
     why: Annotated[str, typer.Option(help="Why it is built; restatements print it.")] = "late data",
     as_json: AsJson = False,
     clickhouse_url: Url = DEFAULT_URL,
@@ -57,7 +58,7 @@ def rollup(
     rules = load_rules()
     with errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
-        found = clusters(store, run, cluster)
+        found = clusters(store, run, run_id, cluster)
         if not found:
             of = f" of cluster {cluster}" if cluster else ""
             exit_with(

@@ -81,7 +81,7 @@ def test_an_import_says_what_it_read_and_what_to_do_next(store: Store, inventory
     assert "doubts: 1 inverted_span\n  line 4: n1: drain from 2026-03-01T06:00:00Z" in result.stdout
     assert "rootrank rollup --cluster c1 --from 2026-03-01 --to 20" in result.stdout
     replayed = run("csv", str(inventory), "--cluster", "c1", "--run", "replay", "--run-id", "r1", store=store)
-    assert "rootrank rollup --run replay --cluster c1 --from 2026-03-01 --to 20" in replayed.stdout
+    assert "rootrank rollup --run replay --run-id r1 --cluster c1 --from 2026-03-01 --to 20" in replayed.stdout
     as_json = orjson.loads(run("csv", str(inventory), "--cluster", "c1", "--json", store=store).stdout)
     assert (as_json["defects"], as_json["generation_ms"] > 0) == ({"inverted_span": 1}, True)
 

@@ -1,5 +1,6 @@
 """`rootrank mtbf` and `rootrank correct` on the real engine."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,18 @@ def test_without_units_the_import_is_named_and_without_days_the_rollup(store: St
 )
 def test_what_cannot_be_understood_is_a_sentence(fleet: Store, arguments: tuple[str, ...], says: str) -> None:
     assert says in run(fleet, "mtbf", *arguments, code=2)
+
+
+def test_two_replays_are_two_fleets_and_an_old_day_of_one_is_kept(store: Store) -> None:
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M}"
+    for run_id, hours in (("try1", 24), ("try2", 12)):
+        build(store, "2025-03-01", now, exposures=[node("n1", hours)], run="replay", run_id=run_id)
+    store.command("OPTIMIZE TABLE exposure_days_rows FINAL")
+
+    assert "give --run-id: try1, try2" in run(store, "mtbf", "--run", "replay", code=2)
+    for run_id, hours in (("try1", 24), ("try2", 12)):
+        total = row(report(store, "--run", "replay", "--run-id", run_id), "all")
+        assert total["exposure_hours"] == hours
 
 
 def test_the_page_is_written_and_escaped(fleet: Store, tmp_path: Path) -> None:
