@@ -1,12 +1,14 @@
 """Spans from a CSV."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.core.fleet.exposure import exposures
 from pipeline.core.fleet.imports.inventory_csv import COLUMNS, parse_inventory
 from pipeline.core.fleet.imports.told import ImportFormatError, Told
 from pipeline.core.fleet.records import FleetSpan
@@ -40,6 +42,19 @@ def test_a_line_is_a_span_with_its_facts_and_its_line() -> None:
         ),
     ]  # fmt: skip
     assert found.defects == []
+
+
+def test_the_example_is_read_whole_and_contradicts_nothing() -> None:
+    example = Path(__file__).parents[4] / "deploy" / "inventory.example.csv"
+    found = parse_inventory(example.read_text(encoding="utf-8"), cluster="demo", source="example")
+    begin, end = ns("2026-03-11T00:00:00Z"), ns("2026-03-13T00:00:00Z")
+
+    rows, defects = exposures(found.spans, begin, end)
+
+    assert (found.defects, defects) == ([], [])
+    assert {row.cohort.driver for row in rows} == {"570.124.06"}
+    assert {row.cohort.rack for row in rows if row.unit_kind == "gpu"} == {"r01", "r02"}
+    assert sum(row.unit_kind == "gpu" for row in rows) == 9
 
 
 @pytest.mark.parametrize("written", ["0000:5e:00.0", "00000000:5E:00.0", "0000:5E:00", "5e:00.0"])

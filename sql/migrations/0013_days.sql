@@ -8,3 +8,12 @@ ALTER TABLE episode_days_rows MODIFY TTL toDateTime(built_at) + toIntervalDay(if
 ALTER TABLE failure_days_rows MODIFY TTL toDateTime(built_at) + toIntervalDay(if(run = 'live', 1825, 14));
 
 ALTER TABLE data_quality_rows MODIFY TTL toDateTime(built_at) + toIntervalDay(if(run = 'live', 1825, 14));
+
+ALTER TABLE exposure_days
+    COMMENT COLUMN day 'the UTC day it is of',
+    COMMENT COLUMN unit 'a GPU by UUID or serial number, a node by machine id or name',
+    COMMENT COLUMN node 'the node a GPU sat in; of a node itself';
+
+ALTER TABLE episode_days
+    COMMENT COLUMN day 'the UTC day it is of',
+    COMMENT COLUMN unit 'a GPU by UUID or serial number, else node/bus address; a node by machine id or name; empty: nobody';
