@@ -96,5 +96,5 @@ def _line(built: Built) -> str:
     return printable(
         f"{built.day} {built.cluster}: {counted(built.units, 'unit')}, {built.installed_hours:,.1f} GPU-hours "
         f"installed, {counted(built.episodes, 'episode')}, {counted(built.failures, 'failure')}, "
-        f"{counted(built.defects, 'doubt')}"
+        f"{counted(built.defects, 'doubt')}{' (table data_quality)' if built.defects else ''}"
     )
