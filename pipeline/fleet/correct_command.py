@@ -52,6 +52,7 @@ def correct(
     by: Annotated[str, typer.Option(help="Who says so; default: you.")] = "",
     cluster: Annotated[str, typer.Option(help="Where several clusters have an incident of this id.")] = "",
     run: Annotated[str, typer.Option(help=f"{', '.join(STORED_RUNS[:-1])} or {STORED_RUNS[-1]}.")] = "live",
+    run_id: Annotated[str, typer.Option("--run-id", help="Where several replays have an incident of this id.")] = "",
     clickhouse_url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
@@ -80,7 +81,7 @@ def correct(
     )  # fmt: skip
     with errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
-        place = _find(store, incident, run, cluster)
+        place = _find(store, incident, run, run_id, cluster)
         store.insert(INCIDENT_CORRECTIONS, [_row(place, incident, said, time.time_ns() // 1_000_000)])
     day = place[3]
     of_run = "" if run == "live" else f"--run {run} "
@@ -117,13 +118,16 @@ def _user() -> str:
         return "unknown"
 
 
-def _find(store: Store, incident: str, run: str, cluster: str) -> tuple[Any, ...]:
-    rows = store.rows(statement("incident_to_correct", "fleet"), {"incident": incident, "run": run, "cluster": cluster})
+def _find(store: Store, incident: str, run: str, run_id: str, cluster: str) -> tuple[Any, ...]:
+    where = {"incident": incident, "run": run, "cluster": cluster}
+    rows = [row for row in store.rows(statement("incident_to_correct", "fleet"), where) if run_id in ("", row[1])]
     if not rows:
         listed = f"`rootrank query incidents --param run={run}` lists them"
         exit_with(f"there is no incident {incident} in run {run} (--run); {listed}", EXIT_USAGE)
     if len({row[2] for row in rows}) > 1:
         exit_with(f"several clusters have it: give --cluster ({', '.join(row[2] for row in rows)})", EXIT_USAGE)
+    if run != "live" and len({row[1] for row in rows}) > 1:
+        exit_with(f"several {run}s have it: give --run-id ({', '.join(row[1] for row in rows)})", EXIT_USAGE)
     return tuple(rows[-1])
 
 

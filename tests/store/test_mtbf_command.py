@@ -269,6 +269,18 @@ def test_the_latest_correction_stands_and_the_incident_stays(store: Store) -> No
     assert store.rows("SELECT class FROM incidents")[0][0] == "hardware/gpu_xid_79"
 
 
+def test_of_one_incident_in_two_replays_the_one_that_is_named_is_corrected(store: Store) -> None:
+    for run_id in ("try1", "try2"):
+        put(store, replace(seed.incident(run="replay"), run_id=run_id))
+    words = ("correct", "i1", "--run", "replay", "--not-a-failure", "--why", "a drill")
+
+    assert "give --run-id (try1, try2)" in run(store, *words, code=2)
+    said = run(store, *words, "--run-id", "try1")
+
+    assert "rootrank rollup --run replay --day 2026-03-01" in said
+    assert [row[0] for row in store.rows("SELECT run_id FROM corrections")] == ["try1"]
+
+
 def test_what_follows_what_is_counted_on_the_first_lines_of_bursts(fleet: Store) -> None:
     def xid(number: int, code: str) -> Event:
         return replace(seed.event(number), lo_unix_nano=at(number), hi_unix_nano=at(number), attributes={"xid": code})
