@@ -2,6 +2,7 @@
 
 import getpass
 import time
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -51,6 +52,7 @@ def correct(
     by: Annotated[str, typer.Option(help="Who says so; default: you.")] = "",
     cluster: Annotated[str, typer.Option(help="Where several clusters have an incident of this id.")] = "",
     run: Annotated[str, typer.Option(help=f"{', '.join(STORED_RUNS[:-1])} or {STORED_RUNS[-1]}.")] = "live",
+    run_id: Annotated[str, typer.Option("--run-id", help="Where several replays have an incident of this id.")] = "",
     clickhouse_url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
@@ -68,8 +70,7 @@ def correct(
     asked.run(run)
     kind = _kind(unit, unit_kind)
     if class_ and class_ not in CLASSES:
-        near = sorted(name for name in CLASSES if name.partition("/")[2] == class_.partition("/")[2])
-        exit_with(f"--class {class_} is no class{f'; is it {near[0]}?' if near else ''}", EXIT_USAGE)
+        exit_with(_no_class(class_), EXIT_USAGE)
     if not (class_ or unit or not_a_failure):
         exit_with("nothing to correct: give --class, --unit or --not-a-failure", EXIT_USAGE)
     if not why.strip() or len(why) > MOST_CHARACTERS:
@@ -80,10 +81,25 @@ def correct(
     )  # fmt: skip
     with errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
-        place = _find(store, incident, run, cluster)
+        place = _find(store, incident, run, run_id, cluster)
         store.insert(INCIDENT_CORRECTIONS, [_row(place, incident, said, time.time_ns() // 1_000_000)])
     day = place[3]
-    typer.echo(f"corrected {visible(incident)}; rates follow after `rootrank rollup --day {day} --why correction`")
+    of_run = "" if run == "live" else f"--run {run} "
+    typer.echo(
+        f"corrected {visible(incident)}; rates follow after `rootrank rollup {of_run}--day {day} --why correction`"
+    )
+
+
+def _no_class(said: str) -> str:
+    """That it is none, and the one that was probably meant, else those of its domain, else the domains."""
+    by_name = {name.partition("/")[2]: name for name in sorted(CLASSES)}
+    if near := get_close_matches(said.rpartition("/")[2], by_name, n=1):
+        return f"--class {said} is no class; is it {by_name[near[0]]}?"
+    domain = said.partition("/")[0]
+    if of_domain := sorted(name for name in CLASSES if name.startswith(f"{domain}/")):
+        return f"--class {said} is no class. Of {domain} there are {', '.join(of_domain)}"
+    domains = sorted({name.partition("/")[0] for name in CLASSES})
+    return f"--class {said} is no class: write it as network/ib_link_flap. Domains are {', '.join(domains)}"
 
 
 def _kind(unit: str, kind: str) -> Literal["", "gpu", "node"]:
@@ -102,12 +118,16 @@ def _user() -> str:
         return "unknown"
 
 
-def _find(store: Store, incident: str, run: str, cluster: str) -> tuple[Any, ...]:
-    rows = store.rows(statement("incident_to_correct", "fleet"), {"incident": incident, "run": run, "cluster": cluster})
+def _find(store: Store, incident: str, run: str, run_id: str, cluster: str) -> tuple[Any, ...]:
+    where = {"incident": incident, "run": run, "cluster": cluster}
+    rows = [row for row in store.rows(statement("incident_to_correct", "fleet"), where) if run_id in ("", row[1])]
     if not rows:
-        exit_with(f"there is no incident {incident} in run {run}; `rootrank query incidents` lists them", EXIT_USAGE)
+        listed = f"`rootrank query incidents --param run={run}` lists them"
+        exit_with(f"there is no incident {incident} in run {run} (--run); {listed}", EXIT_USAGE)
     if len({row[2] for row in rows}) > 1:
         exit_with(f"several clusters have it: give --cluster ({', '.join(row[2] for row in rows)})", EXIT_USAGE)
+    if run != "live" and len({row[1] for row in rows}) > 1:
+        exit_with(f"several {run}s have it: give --run-id ({', '.join(row[1] for row in rows)})", EXIT_USAGE)
     return tuple(rows[-1])
 
 

@@ -47,6 +47,8 @@ class ImportReport(Struct, frozen=True, kw_only=True):
 
     form: str
     source: str
+    run: str
+    run_id: str
     cluster: str
     zone: str
     spans: int
@@ -67,7 +69,9 @@ def import_file(
     zone: Annotated[str, typer.Option(help="Zone of stamps that have none: Europe/Berlin, +01:00.")] = "",
     source: Annotated[str, typer.Option(help="Name of the source; default: the file as given.")] = "",
     run: Annotated[str, typer.Option(help=f"{', '.join(STORED_RUNS[:-1])} or {STORED_RUNS[-1]}.")] = "live",
-    run_id: Annotated[str, typer.Option("--run-id", help="Run id; default: the run's name.")] = "",
+    run_id: Annotated[
+        str, typer.Option("--run-id", help="Which replay or drill, as `rootrank replay` prints it.")
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only read the file and say what it tells.")] = False,
     as_json: AsJson = False,
     clickhouse_url: Url = DEFAULT_URL,
@@ -77,16 +81,19 @@ def import_file(
 
     A source that is imported again replaces what it told before: a file imported twice counts once. What cannot be
     used is named in the table data_quality with its line. Nodes of a scheduler count as installed from their first job
-    to their last, until an inventory (csv) tells better. Slurm's stamps are local: give --zone (default: UTC).
+    to their last, until an inventory (csv) tells better. Slurm's stamps are local: give --zone (default: UTC). What to
+    write into the csv for a swap, a driver upgrade or a drain: docs/mtbf.md, with an example.
 
     \b
     slurm       sacct -a -D -X --parsable2 -S 2026-03-01 --format=\\
                   JobID,JobIDRaw,User,Submit,Eligible,Start,End,ElapsedRaw,State,NodeList,AllocTRES,Restarts
     kubernetes  kubectl get nodes,pods,events -A -o json
-    csv         unit_kind,unit,node,kind,from,to,sku,rack,position,driver,firmware,batch,action,outcome,ticket
-                unit_kind gpu or node; kind installed, facts, drain, repair, maintenance, upgrade, boot, reset, busy or
-                observed; from and to ISO 8601 with an offset, to empty: still; action reset, reboot, reseat, swap,
-                none_found; needed are unit_kind, unit, kind, from, and the node of an installed GPU
+    csv         unit_kind,unit,node,kind,from,to,sku,rack,position,driver,firmware,batch,pci_bus_id,leaf_switch,
+                  action,outcome,ticket
+                the first line names the columns, in any order; needed are unit_kind, unit, kind, from, and the node of
+                an installed GPU. unit_kind gpu or node; kind installed, facts, drain, repair, maintenance, upgrade,
+                boot, reset, busy or observed; from and to ISO 8601 with an offset, to empty: still; action reset,
+                reboot, reseat, swap, none_found. pci_bus_id: error lines that name no UUID find their GPU by it
 
     \b
     Examples:
@@ -96,6 +103,8 @@ def import_file(
     """  # noqa: D301 - \b keeps the lines of an example apart
     if run not in STORED_RUNS:
         exit_with(f"--run {run}: it is one of {', '.join(STORED_RUNS)}", EXIT_USAGE)
+    if run != "live" and not run_id:
+        exit_with(f"which {run}? Give --run-id, as `rootrank {run}` printed it", EXIT_USAGE)
     if str(file) == "-" and not source:
         exit_with("standard input has no name: give --source, the same one for the same data", EXIT_USAGE)
     origin = Origin(run=run, run_id=run_id or run, cluster=cluster, source=source or str(file))
@@ -144,7 +153,8 @@ def _parsed(form: Form, text: str, origin: Origin, zone: tzinfo | None) -> Told:
 def _report(form: Form, origin: Origin, told: Told, zone: str, generation_ms: int) -> ImportReport:
     times = told.range_ns()
     return ImportReport(
-        form=form.value, source=origin.source, cluster=origin.cluster, zone=zone, spans=len(told.spans),
+        form=form.value, source=origin.source, run=origin.run, run_id=origin.run_id, cluster=origin.cluster, zone=zone,
+        spans=len(told.spans),
         units=len({(span.unit_kind, span.unit) for span in told.spans}), attempts=len(told.attempts),
         first=when(times[0]) if times else "", last=when(times[1]) if times else "", defects=told.by_kind(),
         skipped=told.skipped, generation_ms=generation_ms,
@@ -178,4 +188,5 @@ def _next(report: ImportReport, told: Told, last_day: date) -> str:
     goes_on = any(span.to_ns is None for span in told.spans) or any(a.to_ns is None for a in told.attempts)
     last = last_day if goes_on else min(day_of(end_ns), last_day)
     cluster, why = shlex.quote(report.cluster), shlex.quote(f"import of {report.source}")
-    return f"rootrank rollup --cluster {cluster} --from {day_of(begin_ns)} --to {last} --why {why}"
+    of_run = "" if report.run == "live" else f" --run {report.run} --run-id {shlex.quote(report.run_id)}"
+    return f"rootrank rollup{of_run} --cluster {cluster} --from {day_of(begin_ns)} --to {last} --why {why}"

@@ -8,19 +8,20 @@ from pipeline.report.words import counted, listed
 
 
 def jobs(report: FleetReport) -> Section | None:
-    """Time to failure by size beside the law, ETTR, and how often to save."""
+    """Time to failure by size beside the prediction, ETTR, and how often to write a checkpoint."""
     jobs, rows = report.jobs, report.jobs.rows
     if not rows:
         return None
     above = f"jobs above {jobs.above_gpus} GPUs" if jobs.above_gpus else "jobs of all sizes"
     misfits = [row for row in rows if row.is_misfit]
     below = [
-        f"Law: 24 h / (nodes x rate), with {numbers.estimate(jobs.per_1000_node_days)} per 1,000 node-days of {above}.",
-        f"ETTR expected and save every: Daly-Young for a save that blocks {numbers.seconds(jobs.write_s)} and a "
+        f"Predicted: 24 h / (nodes x rate), with {numbers.estimate(jobs.per_1000_node_days)} per 1,000 node-days of "
+        f"{above}: attempts that their scheduler or an incident says a failure ended, over their hours.",
+        f"ETTR expected and checkpoint every: Daly-Young for a write that blocks {numbers.seconds(jobs.write_s)} and a "
         f"restart of {numbers.seconds(jobs.restart_s)} (--checkpoint-write, --restart).",
     ]
     if misfits:
-        below.insert(0, f"Leaves the law: {', '.join(size_words(row) for row in misfits)}.")
+        below.insert(0, f"The prediction is outside the interval of: {', '.join(size_words(row) for row in misfits)}.")
     return Section(
         title=remarks.JOBS_TITLE,
         columns=[
@@ -29,10 +30,10 @@ def jobs(report: FleetReport) -> Section | None:
             Column(head="failed", cells=[f"{row.failures:,}" for row in rows]),
             Column(head="busy h", cells=[numbers.whole(row.busy_hours) for row in rows], rank=3),
             Column(head="MTTF, h", cells=[numbers.estimate(row.mttf_hours) for row in rows]),
-            Column(head="law, h", cells=[_law(row) for row in rows]),
+            Column(head="predicted, h", cells=[_predicted(row) for row in rows]),
             Column(head="ETTR", cells=[numbers.percent(row.ettr) for row in rows], rank=1),
             Column(head="expected", cells=[numbers.percent(row.ettr_expected) for row in rows], rank=5),
-            Column(head="save every", cells=[numbers.seconds(row.save_every_s) for row in rows], rank=2),
+            Column(head="checkpoint every", cells=[numbers.seconds(row.save_every_s) for row in rows], rank=2),
         ],
         below=below,
     )
@@ -45,7 +46,7 @@ def size_words(row: SizeRow) -> str:
     return f"{row.gpus_from:,} to {row.gpus_to:,}" if row.gpus_from != row.gpus_to else f"{row.gpus_to:,}"
 
 
-def _law(row: SizeRow) -> str:
+def _predicted(row: SizeRow) -> str:
     return f"{numbers.number(row.predicted_hours)}{' !' if row.is_misfit else ''}"
 
 

@@ -69,7 +69,7 @@ def last_built_day(store: Store, *, run: str, run_id: str, cluster: str, as_of: 
     where = {"run": run, "run_id": run_id, "cluster": cluster}
     rows = store.rows(statement("last_built_day", "fleet"), {**where, "as_of": _text(as_of)})
     if not rows:
-        raise NothingBuiltError(_nothing(store, where, ""))
+        raise NothingBuiltError(_nothing(store, {**where, "as_of": _text(as_of)}, ""))
     day: date = rows[0][0]
     return day
 
@@ -124,7 +124,10 @@ def _nothing(store: Store, where: Mapping[str, Any], when: str) -> str:
             f"nothing says which units{of} there were, so there is no time at risk. Tell it: `rootrank import csv "
             f"FILE --cluster NAME`, or slurm or kubernetes for csv"
         )
-    return f"no day{when} is built (or was, as of then): run `rootrank rollup --from DAY --to DAY`"
+    at = where["as_of"]
+    if at != _text(NOW):
+        return f"no day{when} was built yet at {at[:19]} UTC, so no report was issued then: give a later moment"
+    return f"no day{when} is built: run `rootrank rollup --from DAY --to DAY`"
 
 
 def _check_runs(built: Sequence[Sequence[Any]]) -> None:

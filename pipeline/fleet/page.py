@@ -112,7 +112,7 @@ def _drawn(section: Section, report: FleetReport) -> Html | None:
         if section.title == remarks.survival_title(found):
             return _survival(found)
     if section.title == remarks.JOBS_TITLE and (law := plots.law_plot(report.jobs.rows)) is not None:
-        return _figure(law, plots.line_legend([("interval", "measured, with its interval"), ("law", "law 1/N")]))
+        return _figure(law, plots.line_legend([("interval", "measured, with its interval"), ("law", "predicted: 1/N")]))
     return None
 
 

@@ -116,7 +116,7 @@ def survival_plot(found: Survival) -> Html | None:
 
 
 def law_plot(rows: Sequence[SizeRow]) -> Html | None:
-    """Mean time to failure of jobs by size, measured with its interval, and the law 1/N."""
+    """Mean time to failure of jobs by size, measured with its interval, and the prediction, 1/N."""
     known = [row for row in rows if row.gpus_to and row.mttf_hours.lo]
     if not known:
         return None
@@ -126,7 +126,7 @@ def law_plot(rows: Sequence[SizeRow]) -> Html | None:
     law = [(float(row.gpus_to), row.predicted_hours) for row in known if row.predicted_hours]
     return _svg(
         HEIGHT,
-        f"Hours to failure of jobs in {counted(len(known), 'size')}, measured and as the law has it",
+        f"Hours to failure of jobs in {counted(len(known), 'size')}, measured and predicted",
         *_frame(x, y, "GPUs of the job", "hours to failure"),
         _curve(law, x, y, "law") if len(law) > 1 else None,
         *(_size(row, x, y) for row in known),
@@ -139,11 +139,12 @@ def _size(row: SizeRow, x: Scale, y: Scale) -> Html:
     return tag(
         "g",
         tag(
-            "title", f"{size_words(row)} GPUs: {numbers.estimate(found)} h; law {numbers.number(row.predicted_hours)} h"
+            "title",
+            f"{size_words(row)} GPUs: {numbers.estimate(found)} h; predicted {numbers.number(row.predicted_hours)} h",
         ),
         _line(at, y.at(found.lo or y.lo), at, top, "interval"),
         _point(at, y.at(found.value)) if found.value is not None else None,
-        _text(at, top - 6, "leaves the law", "said", anchor="middle") if row.is_misfit else None,
+        _text(at, top - 6, "not as predicted", "said", anchor="middle") if row.is_misfit else None,
         class_="misfit" if row.is_misfit else "exact",
     )
 

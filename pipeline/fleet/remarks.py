@@ -30,9 +30,15 @@ KIND_WORDS: Final[dict[ExposureKind, str]] = {
 UNIT_WORDS: Final[dict[UnitKind, str]] = {"node": "node", "gpu": "GPU"}
 _ANY: Final = "unit"
 JOBS_TITLE: Final = "Jobs by size (infrastructure failures)"
+# What failures are told apart by and units are not: without a failure there is none.
+OF_FAILURES: Final = frozenset({"component", "class"})
 CLUSTERED: Final = (
     "* they cluster on few units (dispersion D above 1.5): the interval is wider than the exact one, from "
     "resampling whole units."
+)
+NOTHING_AT_RISK: Final = (
+    "No unit was at risk, so there are no rates: say which units there were on these days (rootrank import), then "
+    "build the days again (rootrank rollup). What was known and could not be used stands under data quality."
 )
 
 
@@ -44,16 +50,20 @@ def title_lines(report: FleetReport) -> list[str]:
     hours = report.node_hours if report.node_hours["in_service"] else report.gpu_hours
     served = hours["in_service"]
     unobserved = numbers.percent(max(0.0, 1 - hours["observed"] / served) if served else None)
-    return [
-        f"Fleet report, {report.from_} to {report.to} ({days:,.0f} days, UTC){issued}{of_run}",
+    lines = [
+        f"Fleet report, {report.from_} to {report.to} ({counted(round(days), 'day')}, UTC){issued}{of_run}",
         f"{listed([short(name) for name in report.clusters]) or 'no cluster'}: "
         f"{counted(report.nodes, 'node')}, {counted(report.gpus, 'GPU')}. "
         f"Time at risk: {KIND_WORDS[report.exposure_kind]}; intervals {100 * report.level:.0f} %; "
         f"{unobserved} of the time in service nobody observed, so failures may be missing there.",
         f"Node-hours: {_hours(report.node_hours)}.",
         f"GPU-hours: {_hours(report.gpu_hours)}.",
-        f"Of all interruptions the cause is not known for {numbers.percent(report.unknown_share)}.",
     ]
+    if report.unknown_share is not None:
+        lines.append(f"Of all interruptions the cause is not known for {numbers.percent(report.unknown_share)}.")
+    if not any((*report.node_hours.values(), *report.gpu_hours.values())):
+        lines.append(NOTHING_AT_RISK)
+    return lines
 
 
 def _hours(hours: dict[ExposureKind, float]) -> str:
@@ -117,8 +127,8 @@ def _mark(total: RateRow | SensitivityRow) -> str:
 
 def unknown_lines(report: FleetReport) -> list[str]:
     """By what no rate can be given."""
-    missing = [by for by in report.by if not any(row.by == by for row in report.rates)]
-    return [f"No rates by {listed(missing)}: no unit's is known."] if missing else []
+    missing = [by for by in report.by if by not in OF_FAILURES and not any(row.by == by for row in report.rates)]
+    return [f"No rates by {listed(missing)}: nothing imported says it of any unit."] if missing else []
 
 
 def _mtbf(total: RateRow) -> str:

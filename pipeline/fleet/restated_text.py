@@ -5,8 +5,8 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
-from pipeline.core.fleet.restated import Restatement
-from pipeline.fleet.numbers import number
+from pipeline.core.fleet.restated import COUNT, Restatement
+from pipeline.fleet.numbers import number, whole
 from pipeline.fleet.tables import Column, table_lines
 from pipeline.report.words import first_lines, shortened
 
@@ -26,11 +26,15 @@ def _lines(found: Sequence[Restatement], width: int, color: bool) -> Iterator[st
         yield from table_lines(
             [
                 Column(head="figure", cells=[row.figure for row in rows], is_text=True),
-                Column(head="old", cells=[number(row.old) for row in rows]),
-                Column(head="new", cells=[number(row.new) for row in rows]),
+                Column(head="old", cells=[_figure(row, row.old) for row in rows]),
+                Column(head="new", cells=[_figure(row, row.new) for row in rows]),
             ],
             width,
             color=color,
         )
         for reason in first_lines(why) or ["reason not known"]:
             yield from wrap(f"why: {shortened(reason, 400)}", width, initial_indent="  ", subsequent_indent="    ")
+
+
+def _figure(row: Restatement, value: float | None) -> str:
+    return whole(value) if row.figure.endswith(COUNT) else number(value)

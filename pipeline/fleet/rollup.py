@@ -49,9 +49,9 @@ class Built(Struct, frozen=True, kw_only=True):
     defects: int
 
 
-def clusters(store: Store, run: str, cluster: str = "") -> list[tuple[str, str]]:
+def clusters(store: Store, run: str, run_id: str = "", cluster: str = "") -> list[tuple[str, str]]:
     """The run ids and clusters of which anything is told. Raises StoreError."""
-    rows = store.rows(statement("clusters", "fleet"), {"run": run, "cluster": cluster})
+    rows = store.rows(statement("clusters", "fleet"), {"run": run, "run_id": run_id, "cluster": cluster})
     return [(run_id, name) for run_id, name in rows]
 
 

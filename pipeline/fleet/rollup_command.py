@@ -9,6 +9,7 @@ import typer
 
 from pipeline.fleet.day_rows import Build
 from pipeline.fleet.rollup import Built, Rules, build_day, clusters, days_between, yesterday
+from pipeline.report.words import counted
 from pipeline.rules import load_rules
 from pipeline.store.commands import (
     EXIT_USAGE,
@@ -30,6 +31,7 @@ def rollup(
     last: Annotated[str, typer.Option("--to", help="The last of several days, which is built too.")] = "",
     cluster: Annotated[str, typer.Option(help="Only this cluster.")] = "",
     run: Annotated[str, typer.Option(help=f"{', '.join(STORED_RUNS[:-1])} or {STORED_RUNS[-1]}.")] = "live",
+    run_id: Annotated[str, typer.Option("--run-id", help="Only this replay or drill.")] = "",
     why: Annotated[str, typer.Option(help="Why it is built; restatements print it.")] = "late data",
     as_json: AsJson = False,
     clickhouse_url: Url = DEFAULT_URL,
@@ -56,9 +58,14 @@ def rollup(
     rules = load_rules()
     with errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
-        found = clusters(store, run, cluster)
+        found = clusters(store, run, run_id, cluster)
         if not found:
-            exit_with("nothing is told of any unit" + (f" of cluster {cluster}" if cluster else ""), EXIT_USAGE)
+            of = f" of cluster {cluster}" if cluster else ""
+            exit_with(
+                f"nothing is told of any unit{of} in run {run}. Say which units there were: `rootrank import csv FILE "
+                f"--cluster NAME`, or slurm or kubernetes for csv",
+                EXIT_USAGE,
+            )
         for run_id, name in found:
             for one in days:
                 build = Build(run=run, run_id=run_id, cluster=name, day=one, built_at_ms=now_ms)
@@ -87,6 +94,7 @@ def _date(text: str, now_ms: int) -> date:
 
 def _line(built: Built) -> str:
     return printable(
-        f"{built.day} {built.cluster}: {built.units} units, {built.installed_hours:,.1f} GPU-hours installed, "
-        f"{built.episodes} episodes, {built.failures} failures, {built.defects} doubts"
+        f"{built.day} {built.cluster}: {counted(built.units, 'unit')}, {built.installed_hours:,.1f} GPU-hours "
+        f"installed, {counted(built.episodes, 'episode')}, {counted(built.failures, 'failure')}, "
+        f"{counted(built.defects, 'doubt')}{' (table data_quality)' if built.defects else ''}"
     )

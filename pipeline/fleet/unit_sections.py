@@ -80,7 +80,10 @@ def repair_times(report: FleetReport) -> Section | None:
             Column(head="mean of closed", cells=[numbers.hours(row.closed_mean_hours) for row in rows], rank=1),
             Column(head="median of closed", cells=[numbers.hours(row.closed_median_hours) for row in rows], rank=3),
         ],
-        below=["Median and restricted mean count open repairs as censored; those of closed ones are too low."],
+        below=[
+            "Median and restricted mean count open repairs as censored; those of closed ones are too low. A repair "
+            "that no known failure led to counts from when the unit was taken out of service."
+        ],
     )
 
 

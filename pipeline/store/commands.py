@@ -29,6 +29,7 @@ EXIT_PROBLEM: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_UNREACHABLE: Final = 3
 
+LAST_WEEKS: Final = "only the last 28 days were asked for: for older ones add --param from=DAY --param to=DAY"
 READING_WORDS: Final = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "FROM"})
 
 Url = Annotated[
@@ -91,8 +92,12 @@ def query(
         store = _reader(clickhouse_url, password_file, reader_user, reader_password_file)
         answer = queries.run_query(store, wanted, given)
         _show(answer, as_json=as_json)
-        for other in [] if answer.rows else queries.other_runs(store, wanted, given):
+        if answer.rows:
+            return
+        for other in queries.other_runs(store, wanted, given):
             typer.echo(f"rows of run {other} exist: add --param run={other}", err=True)
+        if not given.get("from") and any(parameter.name == "from" for parameter in wanted.parameters):
+            typer.echo(LAST_WEEKS, err=True)
 
 
 def migrate(

@@ -8,5 +8,6 @@ FROM
     UNION ALL
     SELECT run, run_id, cluster FROM shippers
 )
-WHERE run = {run:String} AND ({cluster:String} = '' OR cluster = {cluster:String})
+WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+    AND ({cluster:String} = '' OR cluster = {cluster:String})
 ORDER BY run_id, cluster

@@ -1,6 +1,7 @@
 -- question: Which repairs were made, what came of them, and did the unit fail again within 7 or 28 days? Open ones first.
 -- question: To drain, to repair: hours from the failure before it (of the last 28 days) to the drain and to the repair's
--- question: begin; empty: no failure of the unit is known. Down: from the drain, else the begin, to the end or until now.
+-- question: begin; empty: no failure of the unit or of a GPU in it is known. Down: from the drain, else the begin, to
+-- question: the end or until now.
 -- param unit:String = | only this GPU or node
 -- param cluster:String = | only this cluster
 -- param open:UInt8 = 0 | 1: only those that have not ended
@@ -10,10 +11,11 @@
 WITH
     failures AS
     (
-        SELECT run, run_id, cluster, unit, groupArray(failure_days.at) AS failed
+        SELECT
+            run, run_id, cluster, arrayJoin(arrayDistinct([failure_days.unit, node])) AS place, groupArray(at) AS failed
         FROM failure_days
-        WHERE run = {run:String} AND unit != ''
-        GROUP BY run, run_id, cluster, unit
+        WHERE run = {run:String} AND failure_days.unit != ''
+        GROUP BY run, run_id, cluster, place
     ),
     drains AS
     (
@@ -39,7 +41,7 @@ SELECT
         AS again_28_days,
     r.source AS source, r.row AS row
 FROM fleet_spans AS r
-LEFT JOIN failures AS f ON r.run = f.run AND r.run_id = f.run_id AND r.cluster = f.cluster AND r.unit = f.unit
+LEFT JOIN failures AS f ON r.run = f.run AND r.run_id = f.run_id AND r.cluster = f.cluster AND r.unit = f.place
 LEFT JOIN drains AS d ON r.run = d.run AND r.run_id = d.run_id AND r.cluster = d.cluster AND r.unit = d.unit
 WHERE r.run = {run:String} AND r.kind IN ('repair', 'reset') AND ({unit:String} = '' OR r.unit = {unit:String})
     AND ({cluster:String} = '' OR r.cluster = {cluster:String}) AND ({open:UInt8} = 0 OR r.ended_at IS NULL)

@@ -101,6 +101,18 @@ def test_what_no_unit_tells_is_said_instead_of_a_rate() -> None:
     assert "No rates by firmware" in render_report(whole())
 
 
+def test_a_fleet_in_which_nothing_failed_lacks_no_facts_and_knows_of_no_interruption() -> None:
+    text = render_report(fleet_report(fleet([unit("n1", 240)]), Options(by=("component", "class")), []))
+    assert "INFRASTRUCTURE  0 failures" in text
+    assert "No rates by" not in text
+    assert "the cause is not known" not in text
+    assert "No unit was at risk" not in text
+
+
+def test_a_fleet_without_units_is_told_what_is_missing() -> None:
+    assert "No unit was at risk" in render_report(fleet_report(fleet([]), Options(), []))
+
+
 def test_names_steer_no_terminal() -> None:
     text = render_report(whole(HOSTILE))
     assert all(c == "\n" or c.isprintable() for c in text)
@@ -121,6 +133,7 @@ def test_restatements_with_one_reason_stand_together() -> None:
     text = render_restatements(found, width=80)
     assert text.count("why: incident i1 is new") == 1
     assert "2.25" in text
+    assert text.splitlines()[1].split()[-2:] == ["2", "3"]
     assert all(c == "\n" or c.isprintable() for c in text)
     assert max(map(len, text.splitlines())) <= 80
 

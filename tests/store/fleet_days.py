@@ -58,11 +58,11 @@ def failure(
 
 def build(
     store: Store, day: str, built_at: str, *, exposures: Iterable[Exposure] = (), failures: Iterable[Failure] = (),
-    episodes: Iterable[EpisodeCount] = (), defects: Iterable[Defect] = (), why: str = "late data",
+    episodes: Iterable[EpisodeCount] = (), defects: Iterable[Defect] = (), why: str = "late data", run: str = "live",
     run_id: str = "",
 ) -> None:  # fmt: skip
     """Write one build of one day of cluster c1."""
-    one = Build(run="live", run_id=run_id, cluster="c1", day=date.fromisoformat(day), built_at_ms=ms(built_at))
+    one = Build(run=run, run_id=run_id, cluster="c1", day=date.fromisoformat(day), built_at_ms=ms(built_at))
     _insert(store, day_rows.EXPOSURE_DAYS, day_rows.exposure_rows(one, exposures))
     _insert(store, day_rows.FAILURE_DAYS, day_rows.failure_rows(one, failures))
     _insert(store, day_rows.EPISODE_DAYS, day_rows.episode_rows(one, [(e, "") for e in episodes]))

@@ -180,6 +180,13 @@ def test_no_rows_of_the_live_run_names_the_runs_that_have_some(run: Run, store: 
 
 
 @pytest.mark.clickhouse
+def test_no_rows_of_the_last_days_says_that_older_ones_may_be_asked_for(run: Run, store: Store) -> None:
+    url = url_of(store.settings)
+    assert "older ones add --param from=DAY" in run("query", "mtbf_by_cohort", url=url).stderr
+    assert run("query", "mtbf_by_cohort", "--param", "from=2026-03-01", url=url).stderr == ""
+
+
+@pytest.mark.clickhouse
 def test_a_value_that_does_not_fit_is_said_in_the_words_of_the_engine(run: Run, filled: Store) -> None:
     result = run("query", "gaps", "--param", "limit=many", url=url_of(filled.settings))
     assert result.exit_code == 2

@@ -15,7 +15,8 @@ from pipeline.store.errors import StoreRefusedError
 from pipeline.store.sqlfiles import QUERIES
 from tests.store import fleet_days, fleet_seed
 from tests.store.fleet_answers import ANSWERS, DAYS
-from tests.store.fleet_seed import BUILT_MS, correct
+from tests.store.fleet_seed import BUILT_MS, DAY1, HOUR, correct
+from tests.store.seed import RUN_ID
 
 LATER_MS = BUILT_MS + 2 * 86_400_000
 
@@ -53,6 +54,20 @@ def test_a_replay_is_not_in_an_answer_about_the_live_fleet(fleet: Store, name: s
     query = queries.load_query(name)
     if "run" in {parameter.name for parameter in query.parameters}:
         assert ask(fleet, name, {**ANSWERS[name][0], "run": "replay"}) == []
+
+
+@pytest.mark.clickhouse
+def test_a_repair_of_a_node_knows_the_failure_of_the_gpu_in_it(store: Store) -> None:
+    fleet_days.build(
+        store, "2026-03-01", "2026-03-02T01:00", run_id=RUN_ID,
+        failures=[fleet_days.failure("i1", DAY1 + HOUR, node="n1", gpu="g1")],
+    )  # fmt: skip
+    begin = DAY1 + 3 * HOUR
+    fleet_seed.put_spans(store, [fleet_seed.span("c1", "repair", "node", "n1", begin, begin + HOUR, action="swap")])
+
+    [row] = ask(store, "repairs", {})
+
+    assert (row["unit"], row["to_repair_hours"]) == ("n1", 2)
 
 
 @pytest.mark.clickhouse

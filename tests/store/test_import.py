@@ -80,6 +80,8 @@ def test_an_import_says_what_it_read_and_what_to_do_next(store: Store, inventory
     assert "tells 3 spans of 2 units and 0 job attempts" in result.stdout
     assert "doubts: 1 inverted_span\n  line 4: n1: drain from 2026-03-01T06:00:00Z" in result.stdout
     assert "rootrank rollup --cluster c1 --from 2026-03-01 --to 20" in result.stdout
+    replayed = run("csv", str(inventory), "--cluster", "c1", "--run", "replay", "--run-id", "r1", store=store)
+    assert "rootrank rollup --run replay --run-id r1 --cluster c1 --from 2026-03-01 --to 20" in replayed.stdout
     as_json = orjson.loads(run("csv", str(inventory), "--cluster", "c1", "--json", store=store).stdout)
     assert (as_json["defects"], as_json["generation_ms"] > 0) == ({"inverted_span": 1}, True)
 
@@ -108,6 +110,7 @@ def test_the_zone_that_stamps_are_taken_for_is_said() -> None:
         (("kubernetes", "-", "--source", "x"), "a,b\n", 2, "kubectl get"),
         (("slurm", "-", "--source", "x", "--zone", "Mars"), SACCT, 2, "Europe/Berlin or +01:00"),
         (("csv", "-", "--source", "x", "--run", "dress"), HEAD, 2, "live, replay, drill"),
+        (("csv", "-", "--source", "x", "--run", "replay"), HEAD, 2, "which replay? Give --run-id"),
         (("csv", "-", "--source", "x"), HEAD, 1, "nothing to import"),
         (("csv", "-", "--source", "x"), f"{HEAD}\nnode,n1,,installed,2026-03-01T00:00:00Z,,\n", 3, "does not answer"),
     ],

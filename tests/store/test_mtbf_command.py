@@ -1,5 +1,6 @@
 """`rootrank mtbf` and `rootrank correct` on the real engine."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,9 @@ def test_a_report_issued_then_is_made_again(fleet: Store) -> None:
     assert run(fleet, "mtbf", "--json", "--as-of", "2026-03-03T02:00:00Z") == before
     assert row(report(fleet), "sku", "A100")["n"] == 1
     assert row(report(fleet, "--as-of", "2026-03-02"), "all")["n"] == 1
+    too_early = run(fleet, "mtbf", "--from", "2026-03-01", "--to", "2026-03-02", "--as-of", "2026-02-01", code=2)
+    assert "was built yet at 2026-02-01 23:59:59 UTC" in too_early
+    assert "rollup" not in too_early
 
 
 def test_a_restatement_says_old_new_and_why(fleet: Store) -> None:
@@ -215,6 +219,18 @@ def test_what_cannot_be_understood_is_a_sentence(fleet: Store, arguments: tuple[
     assert says in run(fleet, "mtbf", *arguments, code=2)
 
 
+def test_two_replays_are_two_fleets_and_an_old_day_of_one_is_kept(store: Store) -> None:
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M}"
+    for run_id, hours in (("try1", 24), ("try2", 12)):
+        build(store, "2025-03-01", now, exposures=[node("n1", hours)], run="replay", run_id=run_id)
+    store.command("OPTIMIZE TABLE exposure_days_rows FINAL")
+
+    assert "give --run-id: try1, try2" in run(store, "mtbf", "--run", "replay", code=2)
+    for run_id, hours in (("try1", 24), ("try2", 12)):
+        total = row(report(store, "--run", "replay", "--run-id", run_id), "all")
+        assert total["exposure_hours"] == hours
+
+
 def test_the_page_is_written_and_escaped(fleet: Store, tmp_path: Path) -> None:
     run(fleet, "mtbf", "--html", str(tmp_path / "p.html"))
     page = (tmp_path / "p.html").read_text(encoding="utf-8")
@@ -227,6 +243,9 @@ def test_the_page_is_written_and_escaped(fleet: Store, tmp_path: Path) -> None:
     [
         (("nobody", "--class", "network/no_route", "--why", "x"), "there is no incident nobody"),
         (("i1", "--class", "hardware/ib_link_flap", "--why", "x"), "is it network/ib_link_flap?"),
+        (("i1", "--class", "ib_link_flaps", "--why", "x"), "is it network/ib_link_flap?"),
+        (("i1", "--class", "network/xyz", "--why", "x"), "Of network there are network/"),
+        (("i1", "--class", "xyz", "--why", "x"), "Domains are "),
         (("i1", "--why", "x"), "nothing to correct"),
         (("i1", "--not-a-failure", "--why", " "), "must say why"),
         (("i1", "--unit", "n1", "--unit-kind", "rack", "--why", "x"), "gpu or node"),
@@ -248,6 +267,18 @@ def test_the_latest_correction_stands_and_the_incident_stays(store: Store) -> No
     rows = store.rows("SELECT class, unit_kind, unit, node, is_failure, why, corrected_by FROM corrections")
     assert [tuple(row) for row in rows] == [("", "gpu", "GPU-1", "n1", False, "then", "bo")]
     assert store.rows("SELECT class FROM incidents")[0][0] == "hardware/gpu_xid_79"
+
+
+def test_of_one_incident_in_two_replays_the_one_that_is_named_is_corrected(store: Store) -> None:
+    for run_id in ("try1", "try2"):
+        put(store, replace(seed.incident(run="replay"), run_id=run_id))
+    words = ("correct", "i1", "--run", "replay", "--not-a-failure", "--why", "a drill")
+
+    assert "give --run-id (try1, try2)" in run(store, *words, code=2)
+    said = run(store, *words, "--run-id", "try1")
+
+    assert "rootrank rollup --run replay --day 2026-03-01" in said
+    assert [row[0] for row in store.rows("SELECT run_id FROM corrections")] == ["try1"]
 
 
 def test_what_follows_what_is_counted_on_the_first_lines_of_bursts(fleet: Store) -> None:

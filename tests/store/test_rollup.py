@@ -168,7 +168,7 @@ def test_the_command_builds_days_and_says_what_it_found(store: Store) -> None:
     asked = ["rollup", "--day", "2026-03-01", "--why", "drains imported", "--clickhouse-url", url_of(store.settings)]
     answer = CliRunner().invoke(application("rollup"), asked)
     assert answer.exit_code == 0, answer.output
-    assert answer.output == "2026-03-01 c1: 1 units, 24.0 GPU-hours installed, 0 episodes, 0 failures, 0 doubts\n"
+    assert answer.output == "2026-03-01 c1: 1 unit, 24.0 GPU-hours installed, 0 episodes, 0 failures, 0 doubts\n"
     assert rows(store, "SELECT day, why FROM fleet_builds") == [(MARCH_1, "drains imported")]
 
 

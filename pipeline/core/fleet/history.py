@@ -1,11 +1,12 @@
 """What held of each unit and when: where it was installed, in which cohort, in service, busy and observed.
 
-Spans of a node hold of the GPUs that sit in it: its drains, its jobs, its agent, and of its facts the rack, the
-position, the driver, and the SKU where the GPU tells none (firmware and batch are a device's own).
+Spans of a node hold of the GPUs that sit in it: its drains, its jobs, its agent, and of its facts the driver and the
+rack, whatever the GPU tells, and the position and the SKU where the GPU tells none (firmware and batch are a device's
+own).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Final
 
@@ -17,7 +18,9 @@ from pipeline.core.fleet.intervals import Span, minus, paint, union
 from pipeline.core.fleet.records import COHORT_FIELDS, Cohort, Defect, FleetSpan, SpanKind, UnitKind
 
 OUT_OF_SERVICE: Final[tuple[SpanKind, ...]] = ("drain", "repair", "maintenance", "upgrade", "boot", "reset")
-OF_NODE: Final = frozenset({"sku", "rack", "position", "driver"})
+# A GPU has the driver and the rack of its node: an inventory that states them for both is brought up to date for nodes.
+OF_NODE_FIRST: Final = frozenset({"driver", "rack"})
+OF_NODE: Final = frozenset({"sku", "position"})
 # A fact of a busy span of a node: how many of its GPUs the job had. Without it the job had them all.
 GPUS: Final = "gpus"
 
@@ -204,8 +207,10 @@ def _note_duplicates(busy: list[FleetSpan], defects: Defects) -> None:
 
 
 def cohorts(begin: int, end: int, own: Steps, of_node: Steps) -> list[tuple[int, int, Cohort]]:
-    """[begin, end) cut where the cohort may change; what the unit says itself goes before what its node says."""
-    layers = (own, {name: steps for name, steps in of_node.items() if name in OF_NODE})
+    """[begin, end) cut where the cohort may change. What the unit says itself goes before what its node says, but for
+    driver and rack.
+    """
+    layers = (_only(of_node, OF_NODE_FIRST), own, _only(of_node, OF_NODE))
     cuts = {begin, end}
     for layer in layers:
         for steps in layer.values():
@@ -214,7 +219,11 @@ def cohorts(begin: int, end: int, own: Steps, of_node: Steps) -> list[tuple[int,
     return [(a, b, _cohort(a, layers)) for a, b in pairwise(edges)]
 
 
-def _cohort(at_ns: int, layers: tuple[Steps, Steps]) -> Cohort:
+def _only(facts: Steps, names: Set[str]) -> Steps:
+    return {name: steps for name, steps in facts.items() if name in names}
+
+
+def _cohort(at_ns: int, layers: Sequence[Steps]) -> Cohort:
     values: dict[str, str] = {}
     for layer in reversed(layers):
         for name, steps in layer.items():

@@ -123,12 +123,15 @@ class JobAttempt(Struct, frozen=True, kw_only=True):
 
 
 class Repair(Struct, frozen=True, kw_only=True):
-    """A unit's way back: failed, drained, repair begun and ended, trusted again. None: not yet, or nobody said."""
+    """A unit's way back: failed, drained, repair begun and ended, trusted again. None: not yet, or nobody said. Where
+    no failure is known (`has_failure`), `failed_ns` is when it was taken away.
+    """
 
     cluster: str
     unit_kind: UnitKind
     unit: str
     failed_ns: int
+    has_failure: bool = True
     drained_ns: int | None = None
     begun_ns: int | None = None
     ended_ns: int | None = None

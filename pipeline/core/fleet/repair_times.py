@@ -21,7 +21,7 @@ def repair_times(fleet: Fleet) -> list[RepairTime]:
 
     Repairs from before the window are at risk from its begin on: of those, only the long ones can be seen in it.
     """
-    told = [(step, stage) for step, stage in STAGES if _is_told(fleet.repairs, stage)]
+    told = [(step, stage) for step, stage in STAGES if _is_told(fleet, stage)]
     return [_time(step, seen) for step, stage in told if (seen := _waits(fleet, stage))]
 
 
@@ -42,8 +42,14 @@ def repeat_rows(fleet: Fleet) -> list[RepeatRow]:
 
 
 def _waits(fleet: Fleet, stage: Stage) -> list[Wait]:
-    """A stage that never came because a later one did is not open: nobody waits for it any more."""
-    waiting = [one for one in fleet.repairs if _at(one, stage) is not None or not _is_past(one, stage)]
+    """A stage that never came because a later one did is not open: nobody waits for it any more. Nobody knows how long
+    a drain was waited for that no failure led to.
+    """
+    waiting = [
+        one
+        for one in fleet.repairs
+        if (_at(one, stage) is not None or not _is_past(one, stage)) and (one.has_failure or stage != "drained")
+    ]
     return waits(waiting, stage, fleet.from_ns, fleet.to_ns)
 
 
@@ -62,8 +68,8 @@ def _time(step: RepairStep, seen: Sequence[Wait]) -> RepairTime:
     )
 
 
-def _is_told(made: Sequence[Repair], stage: Stage) -> bool:
-    return any(_at(one, stage) is not None for one in made)
+def _is_told(fleet: Fleet, stage: Stage) -> bool:
+    return any(_at(one, stage) is not None and (one.has_failure or stage != "drained") for one in fleet.repairs)
 
 
 def _at(repair: Repair, stage: Stage) -> int | None:

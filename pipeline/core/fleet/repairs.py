@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pipeline.core.fleet.installed import end_of
-from pipeline.core.fleet.intervals import FOREVER
+from pipeline.core.fleet.intervals import FOREVER, Span
 from pipeline.core.fleet.records import Failure, FleetSpan, Repair, UnitKind
 
 TRUSTED: Final = "trusted"
@@ -38,7 +39,9 @@ class Repeats(Struct, frozen=True, kw_only=True, order=True):
 
 
 def repairs(failures: Iterable[Failure], spans: Iterable[FleetSpan]) -> list[Repair]:
-    """All ways back, sorted. A stated repair that no failure leads to counts from when the unit was taken away."""
+    """All ways back, sorted. A stated repair that no failure leads to counts from when the unit was taken away. One
+    of a node for the failure of a GPU in it is that GPU's, and not told again as the node's.
+    """
     by_unit: dict[_Unit, list[FleetSpan]] = defaultdict(list)
     for span in sorted(spans, key=lambda s: (s.from_ns, end_of(s), s.kind, s.source, s.row)):
         if span.kind not in ("installed", "facts", "observed") and end_of(span) >= span.from_ns:
@@ -48,8 +51,14 @@ def repairs(failures: Iterable[Failure], spans: Iterable[FleetSpan]) -> list[Rep
         if failure.unit:
             failed[failure.cluster, failure.unit_kind, failure.unit].append(failure)
     found: list[Repair] = []
-    for unit in by_unit.keys() | failed.keys():
-        found.extend(_of_unit(unit, failed.get(unit, []), by_unit))
+    of_gpus: dict[_Unit, list[Span]] = defaultdict(list)
+    for unit in sorted(by_unit.keys() | failed.keys(), key=lambda key: key[1] != "gpu"):
+        made = _of_unit(unit, failed.get(unit, []), by_unit, of_gpus[unit])
+        hosts = {failure.at_ns: failure.node for failure in failed.get(unit, []) if unit[1] == "gpu" and failure.node}
+        for way in made:
+            if way.has_failure and way.failed_ns in hosts:
+                of_gpus[unit[0], "node", hosts[way.failed_ns]].append(_covered(way))
+        found.extend(made)
     return sorted(found, key=lambda r: (r.cluster, r.unit_kind, r.unit, r.failed_ns))
 
 
@@ -101,7 +110,9 @@ def waits(made: Iterable[Repair], stage: Stage, from_ns: int, until_ns: int) -> 
     return found
 
 
-def _of_unit(unit: _Unit, failures: Sequence[Failure], by_unit: Mapping[_Unit, list[FleetSpan]]) -> list[Repair]:
+def _of_unit(
+    unit: _Unit, failures: Sequence[Failure], by_unit: Mapping[_Unit, list[FleetSpan]], of_gpus: Sequence[Span]
+) -> list[Repair]:
     found: list[Repair] = []
     own = by_unit.get(unit, [])
     starts = [(f.at_ns, f.node) for f in failures]
@@ -111,13 +122,18 @@ def _of_unit(unit: _Unit, failures: Sequence[Failure], by_unit: Mapping[_Unit, l
         host = by_unit.get((unit[0], "node", node), []) if unit[1] == "gpu" else []
         spans = sorted([*own, *host], key=lambda s: s.from_ns) if host else own
         found.append(_way_back(unit, at_ns, starts[number + 1 :], spans))
-    covered = [(r.failed_ns, max(r.failed_ns, r.ended_ns or FOREVER) if r.begun_ns else r.failed_ns) for r in found]
+    covered = [*map(_covered, found), *of_gpus]
     for span in own:
         if span.kind == "repair" and not any(a <= span.from_ns <= b for a, b in covered):
-            way = _way_back(unit, _taken_ns(span, own), starts, own)
+            way = replace(_way_back(unit, _taken_ns(span, own), starts, own), has_failure=False)
             covered.append((way.failed_ns, way.ended_ns or FOREVER))
             found.append(way)
     return found
+
+
+def _covered(way: Repair) -> Span:
+    """When a stated repair that begins is part of this way back: never, where nothing was mended."""
+    return way.failed_ns, max(way.failed_ns, way.ended_ns or FOREVER) if way.begun_ns else way.failed_ns
 
 
 def _is_same(open_one: Repair, at_ns: int) -> bool:

@@ -1,13 +1,16 @@
 """What a report says today that it did not say when it was issued, and why."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from pipeline.core.fleet.answers import FleetReport, RateRow
 from pipeline.core.fleet.records import Failure, Fleet
 
-_CLOSE = 1e-9
+# The figure that is a count, and how its name ends.
+COUNT: Final = "failures"
+_CLOSE: Final = 1e-9
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -58,7 +61,7 @@ def _label(key: tuple[str, str, str]) -> str:
 
 def _names(row: RateRow | None) -> tuple[str, str, str]:
     unit = row.unit_kind if row else "unit"
-    return "failures", f"{unit}-hours at risk", f"per 1,000 {unit}-days"
+    return COUNT, f"{unit}-hours at risk", f"per 1,000 {unit}-days"
 
 
 def _figures(row: RateRow | None) -> tuple[float | None, float | None, float | None]:

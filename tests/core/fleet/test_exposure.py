@@ -78,6 +78,21 @@ def test_facts_of_the_node_are_those_of_its_gpus_where_they_say_nothing_themselv
     assert found["g2"] == Cohort(sku="HGX", rack="r1", driver="570")
 
 
+def test_a_driver_upgrade_or_a_move_told_of_the_node_alone_reaches_gpus_that_were_installed_with_other_facts() -> None:
+    spans = (
+        span("n1", "installed", 0, 1000, facts={"driver": "570", "rack": "r1"}),
+        span("g1", "installed", 0, 1000, node="n1", facts={"driver": "570", "rack": "r1", "position": "3"}),
+        span("n1", "facts", 300, None, facts={"driver": "580", "rack": "r2", "position": "U7"}),
+    )
+
+    found = {e.cohort: e.installed_ns // SECOND for e in exposures(spans, BEGIN, END)[0] if e.unit == "g1"}
+
+    assert found == {
+        Cohort(rack="r1", driver="570", position="3"): 300,
+        Cohort(rack="r2", driver="580", position="3"): 700,
+    }
+
+
 def test_exposure_is_cut_where_the_driver_the_rack_or_the_place_changes() -> None:
     spans = (
         span("n1", "installed", 0, 1000, facts={"driver": "570"}),

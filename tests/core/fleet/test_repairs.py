@@ -77,6 +77,18 @@ def test_a_gpu_is_mended_with_its_node() -> None:
     assert (repair.unit, repair.action, stages(repair)) == ("g1", "reboot", (10, 20, 60, 310))
 
 
+def test_the_repair_of_a_node_for_its_gpu_is_the_gpus_and_the_next_one_is_the_nodes_own() -> None:
+    spans = [
+        span("n1", "drain", 100, 500), span("n1", "repair", 300, 500, action="swap"), well("n1", 600, 700),
+        span("n1", "repair", 900, 950, action="reseat"),
+    ]  # fmt: skip
+
+    of_gpu, own = repairs([failure("g1", 60, "n1")], spans)
+
+    assert (of_gpu.unit, of_gpu.action, of_gpu.has_failure, stages(of_gpu)) == ("g1", "swap", True, (40, 240, 440, 640))
+    assert (own.unit, own.action, own.has_failure, stages(own)) == ("n1", "reseat", False, (None, 0, 50, None))
+
+
 def test_a_repair_that_no_failure_leads_to_counts_from_when_the_unit_was_taken_away() -> None:
     spans = [span("n1", "drain", 100, 900), span("n1", "repair", 300, 800, action="swap"), span("n2", "drain", 1, 5)]
     [repair] = repairs([], spans)

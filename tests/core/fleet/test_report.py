@@ -124,6 +124,16 @@ def test_a_drain_that_nobody_told_of_is_not_open_once_the_repair_began() -> None
     assert "trusted" not in rows
 
 
+def test_nobody_waited_for_the_drain_of_a_repair_that_no_failure_led_to() -> None:
+    made = [repair(0, 0, 10, None, has_failure=False), repair(0, 2, 10, None)]
+
+    rows = {row.step: row for row in repair_times(replace(fleet([]), repairs=made))}
+
+    assert (rows["drain"].n, rows["drain"].closed_mean_hours) == (1, 2)
+    assert rows["repair"].n == 2
+    assert "drain" not in {row.step for row in repair_times(replace(fleet([]), repairs=made[:1]))}
+
+
 def test_repairs_too_recent_are_not_judged() -> None:
     made = [repair(0, 1, 10, 12, action="reset"), repair(1000, 1001, 1010, None, action="reset")]
     of = replace(fleet([], [failed(11, "n1"), failed(10 + 20 * DAY, "n1")], hours=1100), repairs=made)

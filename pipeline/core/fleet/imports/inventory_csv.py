@@ -1,17 +1,24 @@
-"""A CSV of spans: inventory, cohort facts, drains, repairs. One span a line; README of the tables has the columns."""
+"""A CSV of spans: inventory, cohort facts, drains, repairs. One span a line; docs/mtbf.md says what to write."""
 
 import csv
+import re
 from datetime import tzinfo
 from typing import Final, get_args
 
 from pipeline.core.fleet.defects import of_span, possible
 from pipeline.core.fleet.imports.told import ImportFormatError, Told, instants
 from pipeline.core.fleet.records import COHORT_FIELDS, Defect, FleetSpan, SpanKind, UnitKind
+from schemas.values import pci
 
 NEEDED: Final = ("unit_kind", "unit", "kind", "from")
+# Where a GPU sits, as the kernel's log says it, and the switch of a node: no cohorts, but lines and queries ask.
+PCI_BUS_ID: Final = "pci_bus_id"
+PLACES: Final = (PCI_BUS_ID, "leaf_switch")
 COLUMNS: Final = (
-    "unit_kind", "unit", "node", "kind", "from", "to", *COHORT_FIELDS, "action", "outcome", "ticket",
+    "unit_kind", "unit", "node", "kind", "from", "to", *COHORT_FIELDS, *PLACES, "action", "outcome", "ticket",
 )  # fmt: skip
+# As the kernel's log and nvidia-smi write it: 0000:5e:00, 0000:5e:00.0, 00000000:5E:00.0.
+_PCI: Final = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?")
 ACTIONS: Final = frozenset({"", "reset", "reboot", "reseat", "swap", "none_found", "seen"})
 
 
@@ -80,12 +87,17 @@ def _span(names: list[str], cells: list[str], line: int, where: tuple[str, str, 
     span = FleetSpan(
         cluster=where[0], unit_kind=unit_kind, unit=unit, kind=kind, from_ns=begin[0],
         to_ns=end[0] if end else None, node=row.get("node", ""),
-        facts={name: row[name] for name in COHORT_FIELDS if row.get(name)}, action=row.get("action", ""),
+        facts=_facts(row), action=row.get("action", ""),
         outcome=row.get("outcome", ""), ticket=row.get("ticket", ""), source=where[1], row=line,
     )  # fmt: skip
     if kind == "installed" and unit_kind == "gpu" and not span.node:
         return of_span("no_node", span, "a GPU is installed in a node: fill in the column node")
     return span
+
+
+def _facts(row: dict[str, str]) -> dict[str, str]:
+    facts = {name: row[name] for name in (*COHORT_FIELDS, *PLACES) if row.get(name)}
+    return {**facts, PCI_BUS_ID: pci(facts[PCI_BUS_ID])} if PCI_BUS_ID in facts else facts
 
 
 _TIME: Final = "write it as 2026-03-01T09:30:00+01:00 (with an offset or Z, or give --zone), in 2000 to 2099"
@@ -100,6 +112,8 @@ def _wrong(row: dict[str, str]) -> tuple[str, str, str] | None:
         return "bad_value", row["unit"], f"action {row['action']!r} is not one of {', '.join(sorted(ACTIONS - {''}))}"
     if not row["unit"]:
         return "bad_value", "", "no unit: a GPU's UUID or serial number, a node's machine id or name"
+    if row.get(PCI_BUS_ID) and not _PCI.fullmatch(row[PCI_BUS_ID]):
+        return "bad_value", row["unit"], f"pci_bus_id {row[PCI_BUS_ID]!r}: write it as 0000:5e:00.0"
     if not row["from"]:
         return "bad_time", row["unit"], f"no from: {_TIME}"
     return None

@@ -1,12 +1,14 @@
 """Spans from a CSV."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.core.fleet.exposure import exposures
 from pipeline.core.fleet.imports.inventory_csv import COLUMNS, parse_inventory
 from pipeline.core.fleet.imports.told import ImportFormatError, Told
 from pipeline.core.fleet.records import FleetSpan
@@ -40,6 +42,34 @@ def test_a_line_is_a_span_with_its_facts_and_its_line() -> None:
         ),
     ]  # fmt: skip
     assert found.defects == []
+
+
+def test_the_example_is_read_whole_and_contradicts_nothing() -> None:
+    example = Path(__file__).parents[4] / "deploy" / "inventory.example.csv"
+    found = parse_inventory(example.read_text(encoding="utf-8"), cluster="demo", source="example")
+    begin, end = ns("2026-03-11T00:00:00Z"), ns("2026-03-13T00:00:00Z")
+
+    rows, defects = exposures(found.spans, begin, end)
+
+    assert (found.defects, defects) == ([], [])
+    assert {row.cohort.driver for row in rows} == {"570.124.06"}
+    assert {row.cohort.rack for row in rows if row.unit_kind == "gpu"} == {"r01", "r02"}
+    assert sum(row.unit_kind == "gpu" for row in rows) == 9
+
+
+@pytest.mark.parametrize("written", ["0000:5e:00.0", "00000000:5E:00.0", "0000:5E:00", "5e:00.0"])
+def test_a_gpu_is_found_by_its_bus_address_however_it_is_written(written: str) -> None:
+    [found] = told(
+        f"gpu,GPU-1,n1,installed,2026-03-01T00:00:00Z,{written}", head="unit_kind,unit,node,kind,from,pci_bus_id"
+    ).spans
+
+    assert found.facts == {"pci_bus_id": "0000:5e:00.0"}
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    found = told("gpu,g1,n1,installed,2026-03-01T00:00:00Z,slot 3", head="unit_kind,unit,node,kind,from,pci_bus_id")
+
+    assert [(d.kind, "'slot 3'" in d.detail) for d in found.defects] == [("bad_value", True)]
 
 
 @pytest.mark.parametrize(
