@@ -15,7 +15,7 @@ from pipeline import VERSION
 from pipeline.core.episodes import Coalescing
 from pipeline.core.fleet.coalesce import CURVE_S, longest_s, window_of
 from pipeline.core.fleet.days import bounds
-from pipeline.core.fleet.exposure import at_risk, failures_in
+from pipeline.core.fleet.exposure import exposures, failures_at_risk
 from pipeline.core.fleet.history import FleetHistory, cohorts, history
 from pipeline.core.fleet.names import by_machine, failures_by_machine
 from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, UnitKind
@@ -66,9 +66,9 @@ def build_day(store: Store, build: Build, rules: Rules, why: str) -> Built:
     spans, misnamed = by_machine(told)
     names = Names(spans)
     units = history(spans, from_ns, to_ns)
-    found = at_risk(units)
+    found = exposures(units)
     _insert(store, day_rows.EXPOSURE_DAYS, day_rows.exposure_rows(build, found))
-    failures, lost = failures_in(units, failures_by_machine(failures_of(store, where, names), told))
+    failures, lost = failures_at_risk(failures_by_machine(failures_of(store, where, names), told), units)
     counts, unknown = _episodes(store, build, where, rules, _Cohorts(units, found, names))
     noted = [*misnamed, *units.defects, *lost, *unknown]
     _insert(store, day_rows.EPISODE_DAYS, day_rows.episode_rows(build, counts))

@@ -24,11 +24,10 @@ from pipeline.core.fleet.history import (
     UnitHistory,
     UnitKey,
     cohorts,
-    history,
 )
 from pipeline.core.fleet.installed import end_of
 from pipeline.core.fleet.intervals import Span, has, measure, minus, union
-from pipeline.core.fleet.records import Cohort, Defect, Exposure, Failure, FleetSpan
+from pipeline.core.fleet.records import Cohort, Defect, Exposure, Failure
 
 # What a failure is called that comes while its unit is away: being repaired, it is not at risk; of the others somebody
 # planned that it does not work.
@@ -47,21 +46,8 @@ class Seats(Struct, frozen=True):
     busy: int
 
 
-def exposures(spans: Iterable[FleetSpan], from_ns: int, to_ns: int) -> tuple[list[Exposure], list[Defect]]:
-    """Time at risk in [from_ns, to_ns) by unit, node and cohort, sorted, and what in the spans cannot be true.
-
-    Give every span that touches the window, and the installed ones of all times. A defect stands for all spans of its
-    kind on its unit and has the address of the first: `overlapping_installed`, `gpu_in_two_nodes`, `seen_elsewhere`,
-    `node_in_two_places`, `unknown_unit`, `span_before_install`, `span_outside_installed`, `duplicate_attempt`. Each
-    span that cannot be true has one of its own: `inverted_span`, `clock_before_2000`, `clock_after_2100`,
-    `unknown_kind`.
-    """
-    told = history(spans, from_ns, to_ns)
-    return at_risk(told), told.defects
-
-
-def at_risk(told: FleetHistory) -> list[Exposure]:
-    """The exposures of a history over the whole of its window."""
+def exposures(told: FleetHistory) -> list[Exposure]:
+    """Time at risk over the whole window of a history, by unit, node and cohort, sorted."""
     seats = _seats(told)
     rows: list[Exposure] = []
     for key, unit in told.units.items():
@@ -71,20 +57,14 @@ def at_risk(told: FleetHistory) -> list[Exposure]:
     return rows
 
 
-def failures_at_risk(failures: Iterable[Failure], spans: Iterable[FleetSpan]) -> tuple[list[Failure], list[Defect]]:
+def failures_at_risk(failures: Iterable[Failure], told: FleetHistory) -> tuple[list[Failure], list[Defect]]:
     """Failures whose unit was at risk when it failed, with node and cohort of that instant; of others, a defect each.
 
-    A failure blamed on nobody counts as it is. One on a GPU that nothing is told of counts on its node, and is named
-    (`failure_of_unknown_gpu`). Kinds that do not count: `failure_of_unknown_unit`, `failure_not_installed`,
-    `failure_in_repair` (drain, repair, reset), `failure_in_maintenance`, `failure_in_upgrade`, `failure_in_boot`.
+    All of them in the window of the history. A failure blamed on nobody counts as it is. One on a GPU that nothing is
+    told of counts on its node, and is named (`failure_of_unknown_gpu`). Kinds that do not count:
+    `failure_of_unknown_unit`, `failure_not_installed`, `failure_in_repair` (drain, repair, reset),
+    `failure_in_maintenance`, `failure_in_upgrade`, `failure_in_boot`.
     """
-    failed = list(failures)
-    first = min((f.at_ns for f in failed), default=0)
-    return failures_in(history(spans, first, max((f.at_ns for f in failed), default=0) + 1), failed)
-
-
-def failures_in(told: FleetHistory, failures: Iterable[Failure]) -> tuple[list[Failure], list[Defect]]:
-    """As `failures_at_risk`, of a history that is at hand and whose window holds all the failures."""
     counted: list[Failure] = []
     defects: list[Defect] = []
     for failure in sorted(failures, key=lambda f: (f.at_ns, f.cluster, f.incident_id, f.unit)):

@@ -70,6 +70,11 @@ NOTHING: Final = UnitHistory()
 def history(spans: Iterable[FleetSpan], from_ns: int, to_ns: int) -> FleetHistory:
     """What the spans say of [from_ns, to_ns). Give every span that touches it, and the installed ones of all times:
     where a unit was installed decides whether it is known at all.
+
+    A defect stands for all spans of its kind on its unit and has the address of the first: `overlapping_installed`,
+    `gpu_in_two_nodes`, `seen_elsewhere`, `node_in_two_places`, `unknown_unit`, `span_before_install`,
+    `span_outside_installed`, `duplicate_attempt`. Each span that cannot be true has one of its own: `inverted_span`,
+    `clock_before_2000`, `clock_after_2100`, `unknown_kind`.
     """
     good, bad = possible(spans)
     by_unit: dict[UnitKey, list[FleetSpan]] = defaultdict(list)

@@ -1,11 +1,13 @@
 """Inventories that hypothesis invents: units that come, go, move, are drained and run jobs, at any second."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from pipeline.core.fleet.records import FleetSpan, SpanKind, UnitKind
+from pipeline.core.fleet.exposure import exposures
+from pipeline.core.fleet.history import history
+from pipeline.core.fleet.records import Defect, Exposure, FleetSpan, SpanKind, UnitKind
 
 SECOND: Final = 10**9
 BEGIN: Final = 1_772_323_200 * SECOND  # 2026-03-01
@@ -27,6 +29,12 @@ def span(unit: str, kind: SpanKind, from_s: float, to_s: float | None, **more: A
         unit_kind=unit_kind, unit=unit, kind=kind, from_ns=BEGIN + round(from_s * SECOND),
         to_ns=None if to_s is None else BEGIN + round(to_s * SECOND), **{**defaults, **more},
     )  # fmt: skip
+
+
+def exposed(spans: Iterable[FleetSpan], from_ns: int, to_ns: int) -> tuple[list[Exposure], list[Defect]]:
+    """Time at risk in a window, and what in the spans cannot be true."""
+    told = history(spans, from_ns, to_ns)
+    return exposures(told), told.defects
 
 
 def any_span(row: int) -> st.SearchStrategy[FleetSpan]:

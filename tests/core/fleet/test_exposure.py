@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pipeline.core.fleet.days import DAY_NS, bounds
-from pipeline.core.fleet.exposure import exposures, failures_at_risk
+from pipeline.core.fleet.exposure import failures_at_risk
+from pipeline.core.fleet.history import history
 from pipeline.core.fleet.records import Cohort, Exposure, Failure, FleetSpan, SpanKind
-from tests.core.fleet.inventories import BEGIN, LENGTH_S, SECOND, any_spans, span
+from tests.core.fleet.inventories import BEGIN, LENGTH_S, SECOND, any_spans, exposed, span
 
 END = BEGIN + LENGTH_S * SECOND
 Sums = tuple[int, int, int, int]
@@ -28,12 +29,12 @@ def sums(rows: list[Exposure]) -> Sums:
 
 def in_seconds(*spans: FleetSpan, unit: str = "") -> tuple[float, ...]:
     """Installed, in service, busy and observed seconds of one unit or of all."""
-    rows = [e for e in exposures(spans, BEGIN, END)[0] if not unit or e.unit == unit]
+    rows = [e for e in exposed(spans, BEGIN, END)[0] if not unit or e.unit == unit]
     return tuple(ns / SECOND for ns in sums(rows))
 
 
 def defects(*spans: FleetSpan) -> list[str]:
-    return [d.kind for d in exposures(spans, BEGIN, END)[1]]
+    return [d.kind for d in exposed(spans, BEGIN, END)[1]]
 
 
 def test_a_unit_that_is_drained_repaired_and_maintained_at_once_is_away_once() -> None:
@@ -73,7 +74,7 @@ def test_facts_of_the_node_are_those_of_its_gpus_where_they_say_nothing_themselv
         span("g1", "installed", 0, 100, node="n1", facts={"sku": "H100"}),
         span("g2", "installed", 0, 100, node="n1"),
     )  # fmt: skip
-    found = {e.unit: e.cohort for e in exposures(spans, BEGIN, END)[0]}
+    found = {e.unit: e.cohort for e in exposed(spans, BEGIN, END)[0]}
     assert found["g1"] == Cohort(sku="H100", rack="r1", driver="570")
     assert found["g2"] == Cohort(sku="HGX", rack="r1", driver="570")
 
@@ -103,7 +104,7 @@ def test_exposure_is_cut_where_the_driver_the_rack_or_the_place_changes() -> Non
     )  # fmt: skip
     found = {
         (e.unit, e.node, e.cohort.driver, e.cohort.rack): e.installed_ns // SECOND
-        for e in exposures(spans, BEGIN, END)[0]
+        for e in exposed(spans, BEGIN, END)[0]
     }
     assert found == {
         ("n1", "n1", "570", ""): 300, ("n1", "n1", "580", ""): 500, ("n1", "n1", "580", "r2"): 200,
@@ -114,7 +115,7 @@ def test_exposure_is_cut_where_the_driver_the_rack_or_the_place_changes() -> Non
 
 def test_a_gpu_in_two_nodes_at_once_counts_where_it_was_put_last_and_is_named() -> None:
     spans = (span("g1", "installed", 0, None, node="n1", row=1), span("g1", "installed", 600, 800, node="n2", row=2))
-    rows, found = exposures(spans, BEGIN, BEGIN + 1000 * SECOND)
+    rows, found = exposed(spans, BEGIN, BEGIN + 1000 * SECOND)
     assert {e.node: e.installed_ns // SECOND for e in rows} == {"n1": 800, "n2": 200}
     assert [(d.kind, d.unit, d.row) for d in found] == [("gpu_in_two_nodes", "g1", 2)]
 
@@ -122,7 +123,7 @@ def test_a_gpu_in_two_nodes_at_once_counts_where_it_was_put_last_and_is_named() 
 def test_of_two_nodes_that_a_gpu_came_to_at_once_the_name_decides_whoever_is_told_first() -> None:
     one, two = (span("g1", "installed", 0, 900, node=node, source=f"{4 - row}") for row, node in ((1, "n1"), (2, "n2")))
     for told in ((one, two), (two, one)):
-        assert [(e.node, e.installed_ns // SECOND) for e in exposures(told, BEGIN, END)[0]] == [("n2", 900)]
+        assert [(e.node, e.installed_ns // SECOND) for e in exposed(told, BEGIN, END)[0]] == [("n2", 900)]
 
 
 def test_two_sources_that_agree_are_no_defect_and_one_that_says_it_twice_is() -> None:
@@ -135,7 +136,7 @@ def test_two_sources_that_agree_are_no_defect_and_one_that_says_it_twice_is() ->
 def test_what_an_agent_saw_counts_where_no_inventory_knows_the_unit() -> None:
     seen = span("g1", "installed", 100, None, node="n1", action="seen", source="agent")
     moved = span("g1", "installed", 400, None, node="n2", action="seen", source="agent")
-    rows, found = exposures([seen, moved], BEGIN, BEGIN + 1000 * SECOND)
+    rows, found = exposed([seen, moved], BEGIN, BEGIN + 1000 * SECOND)
     assert ({e.node: e.installed_ns // SECOND for e in rows}, found) == ({"n1": 300, "n2": 600}, [])
     stated = span("g1", "installed", 0, 500, node="n1")
     assert in_seconds(seen, moved, stated) == (500, 500, 0, 0)
@@ -157,7 +158,7 @@ def test_a_span_that_cannot_be_true_is_named_and_not_counted(
 ) -> None:
     held = span("n1", "installed", 50, 1000)
     wrong = span("n1", kind, from_s, to_s, row=12)
-    _, found = exposures([held, wrong], BEGIN, END)
+    _, found = exposed([held, wrong], BEGIN, END)
     assert [(d.kind, d.unit, d.source, d.row) for d in found] == [(named, "n1", "inventory.csv", 12)]
     assert in_seconds(held, wrong)[0] == 950
 
@@ -173,7 +174,7 @@ def test_a_repair_may_go_on_while_the_unit_is_out_of_the_machine() -> None:
 
 def test_jobs_on_machines_that_no_inventory_knows_are_one_row_each() -> None:
     jobs = [span("n9", "busy", at, at + 5, job_id=str(at), row=at) for at in range(20, 80, 10)]
-    rows, found = exposures([*jobs, span("g1", "installed", 0, 9, node="n1"), span("n1", "drain", 1, 2)], BEGIN, END)
+    rows, found = exposed([*jobs, span("g1", "installed", 0, 9, node="n1"), span("n1", "drain", 1, 2)], BEGIN, END)
     assert [(d.kind, d.unit, d.row) for d in found] == [("unknown_unit", "n9", 20)]
     assert "5 more" in found[0].detail
     assert [(e.unit, e.in_service_ns // SECOND) for e in rows] == [("g1", 8)]
@@ -192,13 +193,13 @@ def test_a_job_with_some_gpus_of_a_node_is_spread_over_them_and_adds_up() -> Non
     gpus = [span(g, "installed", 0, 1000, node="n1") for g in ("g1", "g2", "g3")]
     job = span("n1", "busy", 1e-9, 100, job_id="7", facts={"gpus": "2"})
     other = span("n1", "busy", 50, 100, job_id="8", facts={"gpus": "2"})
-    rows, _ = exposures([*gpus, job, other], BEGIN, END)
+    rows, _ = exposed([*gpus, job, other], BEGIN, END)
     assert sums(rows)[2] == 2 * (50 * SECOND - 1) + 3 * 50 * SECOND
     assert max(e.busy_ns for e in rows) - min(e.busy_ns for e in rows) <= 1
-    whole = exposures([*gpus, job, other, span("n1", "installed", 0, 1000)], BEGIN, END)[0]
+    whole = exposed([*gpus, job, other, span("n1", "installed", 0, 1000)], BEGIN, END)[0]
     assert [e.busy_ns for e in whole if e.unit == "n1"] == [100 * SECOND - 1]
     placed = span("g2", "busy", 0, 100, job_id="7")
-    assert {e.unit: e.busy_ns // SECOND for e in exposures([*gpus, job, placed], BEGIN, END)[0]} == {
+    assert {e.unit: e.busy_ns // SECOND for e in exposed([*gpus, job, placed], BEGIN, END)[0]} == {
         "g1": 0, "g2": 100, "g3": 0,
     }  # fmt: skip
 
@@ -212,9 +213,9 @@ def test_a_job_of_whole_nodes_keeps_all_their_gpus_busy() -> None:
 @given(any_spans())
 def test_the_sum_over_cohorts_is_the_total_to_the_ns(spans: list[FleetSpan]) -> None:
     """Against a count of every instant between two edges, which knows nothing of intervals."""
-    rows, _ = exposures(spans, BEGIN, END)
+    rows, _ = exposed(spans, BEGIN, END)
     bare = [structs.replace(s, facts={k: v for k, v in s.facts.items() if k == "gpus"}) for s in spans]
-    whole, _ = exposures([s for s in bare if s.kind != "facts"], BEGIN, END)
+    whole, _ = exposed([s for s in bare if s.kind != "facts"], BEGIN, END)
     assert sums(rows) == sums(whole)
     places: dict[tuple[str, str], tuple[int, ...]] = defaultdict(lambda: (0, 0, 0))
     for e in rows:
@@ -249,22 +250,22 @@ def counted_by_instants(spans: list[FleetSpan]) -> dict[tuple[str, str], tuple[i
 def test_the_order_in_which_spans_are_told_does_not_matter(spans: list[FleetSpan], seed: int) -> None:
     mixed = list(spans)
     Random(seed).shuffle(mixed)
-    assert exposures(mixed, BEGIN, END) == exposures(spans, BEGIN, END)
+    assert exposed(mixed, BEGIN, END) == exposed(spans, BEGIN, END)
 
 
 @settings(max_examples=60, deadline=None)
 @given(any_spans(), st.lists(st.integers(1, LENGTH_S * SECOND - 1), max_size=4))
 def test_parts_of_a_window_add_up_to_the_whole_to_the_ns(spans: list[FleetSpan], cuts: list[int]) -> None:
     edges = sorted({0, LENGTH_S * SECOND, *cuts})
-    parts = [e for a, b in pairwise(edges) for e in exposures(spans, BEGIN + a, BEGIN + b)[0]]
-    assert added(parts) == added(exposures(spans, BEGIN, END)[0])
+    parts = [e for a, b in pairwise(edges) for e in exposed(spans, BEGIN + a, BEGIN + b)[0]]
+    assert added(parts) == added(exposed(spans, BEGIN, END)[0])
 
 
 @settings(max_examples=30, deadline=None)
 @given(any_spans())
 def test_days_add_up_to_the_whole(spans: list[FleetSpan]) -> None:
-    days = [exposures(spans, *bounds(date(2026, 3, day))) for day in (1, 2, 3)]
-    whole, defects = exposures(spans, BEGIN, END)
+    days = [exposed(spans, *bounds(date(2026, 3, day))) for day in (1, 2, 3)]
+    whole, defects = exposed(spans, BEGIN, END)
     assert added([e for found, _ in days for e in found]) == added(whole)
     assert {d.kind for _, named in days for d in named} == {d.kind for d in defects}
 
@@ -295,7 +296,9 @@ def test_a_failure_has_the_cohort_that_its_unit_had_at_that_instant() -> None:
         span("n1", "facts", 500, None, facts={"driver": "580"}),
         span("g1", "installed", 0, None, node="n1", facts={"sku": "H100"}),
     )  # fmt: skip
-    counted, found = failures_at_risk([failure("g1", 600), failure("g1", 499.999999999), failure("n1", 500)], spans)
+    counted, found = failures_at_risk(
+        [failure("g1", 600), failure("g1", 499.999999999), failure("n1", 500)], history(spans, BEGIN, END)
+    )
     assert [(f.node, f.cohort.sku, f.cohort.driver) for f in counted] == [
         ("n1", "H100", "570"), ("n1", "", "580"), ("n1", "H100", "580"),
     ]  # fmt: skip
@@ -314,7 +317,7 @@ def test_a_failure_while_its_node_is_away_is_named_and_not_counted(kind: SpanKin
         span("n1", "installed", 0, None), span("g1", "installed", 0, None, node="n1"),
         span("n1", kind, 100, 200, row=4),
     )  # fmt: skip
-    counted, found = failures_at_risk([failure("g1", at) for at in (99.9, 100, 199.9, 200)], spans)
+    counted, found = failures_at_risk([failure("g1", at) for at in (99.9, 100, 199.9, 200)], history(spans, BEGIN, END))
     assert [f.at_ns for f in counted] == [failure("g1", 99.9).at_ns, failure("g1", 200).at_ns]
     assert [d.kind for d in found] == [named, named]
     assert "inventory.csv:4" in found[0].detail
@@ -322,7 +325,9 @@ def test_a_failure_while_its_node_is_away_is_named_and_not_counted(kind: SpanKin
 
 def test_a_failure_outside_any_exposure_is_named_and_not_counted() -> None:
     spans = (span("n1", "installed", 0, 100), span("n2", "installed", 300, None))
-    counted, found = failures_at_risk([failure("n1", 100), failure("n2", 50), failure("n3", 50), failure("", 9)], spans)
+    counted, found = failures_at_risk(
+        [failure("n1", 100), failure("n2", 50), failure("n3", 50), failure("", 9)], history(spans, BEGIN, END)
+    )
     assert [f.unit for f in counted] == [""]
     assert sorted((d.kind, d.unit) for d in found) == [
         ("failure_not_installed", "n1"), ("failure_not_installed", "n2"), ("failure_of_unknown_unit", "n3"),
@@ -330,6 +335,8 @@ def test_a_failure_outside_any_exposure_is_named_and_not_counted() -> None:
 
 
 def test_a_failure_of_a_gpu_that_nobody_told_of_counts_on_its_node_and_is_named() -> None:
-    counted, found = failures_at_risk([failure("g7", 50, node="n1")], [span("n1", "installed", 0, None)])
+    counted, found = failures_at_risk(
+        [failure("g7", 50, node="n1")], history([span("n1", "installed", 0, None)], BEGIN, END)
+    )
     assert [(f.unit_kind, f.unit) for f in counted] == [("node", "n1")]
     assert [(d.kind, d.unit) for d in found] == [("failure_of_unknown_gpu", "g7")]

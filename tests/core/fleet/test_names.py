@@ -2,10 +2,9 @@
 
 from msgspec.structs import replace
 
-from pipeline.core.fleet.exposure import exposures
 from pipeline.core.fleet.names import attempts_by_machine, by_machine, failures_by_machine
 from pipeline.core.fleet.records import Failure, FleetSpan, JobAttempt
-from tests.core.fleet.inventories import BEGIN, SECOND, span
+from tests.core.fleet.inventories import BEGIN, SECOND, exposed, span
 
 
 def short(spans: list[FleetSpan]) -> list[tuple[str, str, float, float | None]]:
@@ -18,7 +17,7 @@ def short(spans: list[FleetSpan]) -> list[tuple[str, str, float, float | None]]:
 def test_a_machine_that_an_agent_and_an_inventory_name_differently_has_its_hours_once() -> None:
     agent = span("m-1", "installed", 100, None, facts={"name": "n1"}, action="seen", source="n1")
     spans, defects = by_machine([agent, span("n1", "installed", 0, 900), span("n1", "drain", 200, 300)])
-    rows, _ = exposures(spans, BEGIN, BEGIN + 1000 * SECOND)
+    rows, _ = exposed(spans, BEGIN, BEGIN + 1000 * SECOND)
     assert [(e.unit, e.installed_ns // SECOND, e.in_service_ns // SECOND) for e in rows] == [("m-1", 900, 800)]
     assert defects == []
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.fleet.exposure import exposures
 from pipeline.core.fleet.imports.kubernetes import parse_kubernetes
 from pipeline.core.fleet.imports.told import ImportFormatError, Told
+from tests.core.fleet.inventories import exposed
 
 SECOND = 10**9
 
@@ -94,7 +94,7 @@ def test_a_cordon_of_which_nobody_says_since_when_is_named() -> None:
 
 
 def test_a_node_that_is_not_ready_is_out_of_service() -> None:
-    rows, _ = exposures(told(node("n1", ready="06:00")).spans, ns("00:00"), ns("10:00"))
+    rows, _ = exposed(told(node("n1", ready="06:00")).spans, ns("00:00"), ns("10:00"))
     assert [e.in_service_ns // 3600 // SECOND for e in rows] == [6]
 
 

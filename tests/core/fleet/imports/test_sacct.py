@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.fleet.exposure import exposures
 from pipeline.core.fleet.imports.sacct import parse_sacct
 from pipeline.core.fleet.imports.told import ImportFormatError, Told
+from tests.core.fleet.inventories import exposed
 
 HEAD = "JobID|JobIDRaw|User|Submit|Eligible|Start|End|State|NNodes|NodeList|AllocTRES|Restarts"
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -50,7 +50,7 @@ def test_a_line_is_an_attempt_and_its_nodes_are_busy() -> None:
 
 def test_nodes_are_installed_from_their_first_job_to_their_last() -> None:
     late = line("101", start="2026-03-01T14:00:00", end="2026-03-01T15:00:00", nodes="gpu01")
-    rows, defects = exposures(told(line(), late).spans, ns("2026-03-01T00:00:00Z"), ns("2026-03-02T00:00:00Z"))
+    rows, defects = exposed(told(line(), late).spans, ns("2026-03-01T00:00:00Z"), ns("2026-03-02T00:00:00Z"))
     hours = {e.unit: (e.installed_ns // 3600 // SECOND, e.busy_ns // 3600 // SECOND) for e in rows}
     assert hours == {"gpu01": (5, 3), "gpu02": (2, 2)}
     assert defects == []
