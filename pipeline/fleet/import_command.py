@@ -29,7 +29,7 @@ from pipeline.store.commands import (
 )
 from pipeline.store.queries import STORED_RUNS
 from pipeline.store.settings import DEFAULT_URL, settings_from_url
-from pipeline.store.tables_text import printable
+from pipeline.store.tables_text import printable, printable_json
 
 SHOWN_DEFECTS: Final = 10
 
@@ -110,7 +110,7 @@ def import_file(
     is_written = has_any and not dry_run
     report = _report(form, origin, told, zone or ("UTC" if form is Form.SLURM else ""), now_ms if is_written else 0)
     if as_json:
-        typer.echo(msgspec.json.encode(report).decode())
+        typer.echo(printable_json(msgspec.json.encode(report)))
     else:
         _show(report, told, yesterday(now_ms))
     if not has_any:

@@ -1,6 +1,6 @@
 """Days built from what is told: the same again from the same data, and nothing twice."""
 
-from datetime import date
+from datetime import UTC, date, datetime
 from random import Random
 from typing import Any
 
@@ -179,6 +179,10 @@ def test_the_command_builds_days_and_says_what_it_found(store: Store) -> None:
         (["--day", "yesterday"], "is not a day"),
         (["--day", "2026-03-01", "--to", "2026-03-02"], "not both"),
         (["--from", "2026-03-02", "--to", "2026-03-01"], "is before"),
+        (["--day", "2099-01-01"], "2099-01-01 is not over"),
+        (["--day", datetime.now(tz=UTC).date().isoformat()], "is not over"),
+        (["--day", "1970-01-01"], "from 2000-01-01 to 2099-12-31"),
+        (["--day", "9999-12-31"], "from 2000-01-01 to 2099-12-31"),
         (["--run", "dream"], "it is one of live, replay, drill"),
         (["--cluster", "nowhere"], "nothing is told of any unit of cluster nowhere"),
     ],
