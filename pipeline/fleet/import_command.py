@@ -96,10 +96,14 @@ def import_file(
     """  # noqa: D301 - \b keeps the lines of an example apart
     if run not in STORED_RUNS:
         exit_with(f"--run {run}: it is one of {', '.join(STORED_RUNS)}", EXIT_USAGE)
+    if not cluster.strip():
+        exit_with("--cluster must name one: an empty name stands for all of them elsewhere", EXIT_USAGE)
     if str(file) == "-" and not source:
         exit_with("standard input has no name: give --source, the same one for the same data", EXIT_USAGE)
     origin = Origin(run=run, run_id=run_id or run, cluster=cluster, source=source or str(file))
-    told = _parsed(form, _text(file), origin, _zone(zone))
+    # Names that are not UTF-8 stay apart: their bytes are written out. In JSON those are in no name that counts.
+    unreadable = "replace" if form is Form.KUBERNETES else "backslashreplace"
+    told = _parsed(form, _text(file, unreadable), origin, _zone(zone))
     now_ms = time.time_ns() // 1_000_000
     has_any = bool(told.spans or told.attempts)
     if has_any and not dry_run:
@@ -117,12 +121,12 @@ def import_file(
         exit_with("there is nothing to import in it; what was imported before of this source stands", EXIT_PROBLEM)
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, unreadable: str) -> str:
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         exit_with(f"cannot read {file}: {error.strerror}", EXIT_UNREACHABLE)
-    return data.decode("utf-8-sig", errors="replace")
+    return data.decode("utf-8-sig", errors=unreadable)
 
 
 def _zone(name: str) -> tzinfo | None:

@@ -36,10 +36,10 @@ TABLES: dict[str, tuple[str, int, int]] = {
     "job_attempts_rows": ("known_at", 1825, 14),
     "incident_corrections_rows": ("corrected_at", 1825, 14),
     "fleet_builds_rows": ("built_at", 1825, 14),
-    "exposure_days_rows": ("day", 1825, 14),
-    "episode_days_rows": ("day", 1825, 14),
-    "failure_days_rows": ("day", 1825, 14),
-    "data_quality_rows": ("day", 1825, 14),
+    "exposure_days_rows": ("built_at", 1825, 14),
+    "episode_days_rows": ("built_at", 1825, 14),
+    "failure_days_rows": ("built_at", 1825, 14),
+    "data_quality_rows": ("built_at", 1825, 14),
 }
 # Tables whose rows have no run.
 WITHOUT_RUN = {
@@ -68,8 +68,7 @@ def keys_left(store: Store, table: str, column: str, rows: list[tuple[str, timed
     values = []
     for name, age in rows:
         at = NOW - age
-        moment = at.date() if column == "day" else at
-        values.append((name, moment) if table in WITHOUT_RUN else (name, name.split()[0], moment))
+        values.append((name, at) if table in WITHOUT_RUN else (name, name.split()[0], at))
     store.insert(Table(name=table, columns=columns), values)
     store.command(f"OPTIMIZE TABLE {table} FINAL")
     names = [name for name, _ in rows]
