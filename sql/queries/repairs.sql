@@ -1,6 +1,7 @@
 -- question: Which repairs were made, what came of them, and did the unit fail again within 7 or 28 days? Open ones first.
 -- question: To drain, to repair: hours from the failure before it (of the last 28 days) to the drain and to the repair's
--- question: begin; empty: no failure of the unit is known. Down: from the drain, else the begin, to the end or until now.
+-- question: begin; empty: none of the unit (of a node: or of its GPUs) is known. Down: from the drain, else the begin,
+-- question: to the end or until now.
 -- param unit:String = | only this GPU or node
 -- param cluster:String = | only this cluster
 -- param open:UInt8 = 0 | 1: only those that have not ended
@@ -10,10 +11,11 @@
 WITH
     failures AS
     (
-        SELECT run, run_id, cluster, unit, groupArray(failure_days.at) AS failed
+        SELECT run, run_id, cluster, failed_unit AS unit, groupArray(failure_days.at) AS failed
         FROM failure_days
-        WHERE run = {run:String} AND unit != ''
-        GROUP BY run, run_id, cluster, unit
+        ARRAY JOIN arrayDistinct([failure_days.unit, node]) AS failed_unit
+        WHERE run = {run:String} AND failed_unit != ''
+        GROUP BY run, run_id, cluster, failed_unit
     ),
     drains AS
     (

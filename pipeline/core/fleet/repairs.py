@@ -13,7 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from pipeline.core.fleet.installed import end_of
-from pipeline.core.fleet.intervals import FOREVER
+from pipeline.core.fleet.intervals import FOREVER, Span
 from pipeline.core.fleet.records import Failure, FleetSpan, Repair, UnitKind
 
 TRUSTED: Final = "trusted"
@@ -47,9 +47,17 @@ def repairs(failures: Iterable[Failure], spans: Iterable[FleetSpan]) -> list[Rep
     for failure in sorted(failures, key=lambda f: (f.at_ns, f.incident_id)):
         if failure.unit:
             failed[failure.cluster, failure.unit_kind, failure.unit].append(failure)
-    found: list[Repair] = []
-    for unit in by_unit.keys() | failed.keys():
-        found.extend(_of_unit(unit, failed.get(unit, []), by_unit))
+    units = by_unit.keys() | failed.keys()
+    found = [way for unit in units if unit[1] == "gpu" for way in _of_unit(unit, failed.get(unit, []), by_unit)]
+    # What was done to a node for a GPU of it is that GPU's way back and no other.
+    for_gpus: dict[_Unit, list[Span]] = defaultdict(list)
+    for way in found:
+        for failure in failed.get((way.cluster, "gpu", way.unit), []):
+            if way.begun_ns is not None and failure.at_ns == way.failed_ns:
+                for_gpus[way.cluster, "node", failure.node].append((way.failed_ns, way.ended_ns or FOREVER))
+    for unit in units:
+        if unit[1] == "node":
+            found.extend(_of_unit(unit, failed.get(unit, []), by_unit, for_gpus.get(unit, ())))
     return sorted(found, key=lambda r: (r.cluster, r.unit_kind, r.unit, r.failed_ns))
 
 
@@ -101,7 +109,10 @@ def waits(made: Iterable[Repair], stage: Stage, from_ns: int, until_ns: int) -> 
     return found
 
 
-def _of_unit(unit: _Unit, failures: Sequence[Failure], by_unit: Mapping[_Unit, list[FleetSpan]]) -> list[Repair]:
+def _of_unit(
+    unit: _Unit, failures: Sequence[Failure], by_unit: Mapping[_Unit, list[FleetSpan]], elsewhere: Sequence[Span] = ()
+) -> list[Repair]:  # fmt: skip
+    """`elsewhere`: when stated repairs of it belong to a GPU's way back."""
     found: list[Repair] = []
     own = by_unit.get(unit, [])
     starts = [(f.at_ns, f.node) for f in failures]
@@ -112,6 +123,7 @@ def _of_unit(unit: _Unit, failures: Sequence[Failure], by_unit: Mapping[_Unit, l
         spans = sorted([*own, *host], key=lambda s: s.from_ns) if host else own
         found.append(_way_back(unit, at_ns, starts[number + 1 :], spans))
     covered = [(r.failed_ns, max(r.failed_ns, r.ended_ns or FOREVER) if r.begun_ns else r.failed_ns) for r in found]
+    covered.extend(elsewhere)
     for span in own:
         if span.kind == "repair" and not any(a <= span.from_ns <= b for a, b in covered):
             way = _way_back(unit, _taken_ns(span, own), starts, own)
