@@ -25,8 +25,8 @@ WITH
     (n, tail) -> arrayFold((mu, i) -> mu + (log_poisson(n, mu) + log(at_most(n, mu)) - log(tail)) * at_most(n, mu),
         range(8), n + 1.) AS garwood_hi,
     -- end
-    if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
-    if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
+    if({from:String} = '', today() - 28, toDate(parseDateTime({from:String}, '%Y-%m-%d', 'UTC'))) AS first_day,
+    if({to:String} = '', today(), toDate(parseDateTime({to:String}, '%Y-%m-%d', 'UTC'))) AS last_day,
     (
         SELECT (sum(toUInt128(in_service_ns)), sum(toUInt128(observed_ns)), uniqExactIf(unit_id, in_service_ns > 0))
         FROM exposure_days_as_of(as_of = {as_of:String})
@@ -34,6 +34,7 @@ WITH
             AND ({cluster:String} = '' OR cluster = {cluster:String})
     ) AS whole,
     whole.1 / 3.6e12 AS hours,
+    (SELECT throwIf(NOT ({level:Float64} > 0 AND {level:Float64} < 1), 'level lies between 0 and 1')) AS refused,
     -- A failure of a GPU is one of its node, not the other way round. An empty name: on no unit of the kind.
     failed AS
     (
@@ -71,10 +72,11 @@ SELECT
     round(hours, 3) AS unit_hours, hours / n AS mtbf_hours,
     hours / garwood_hi(toFloat64(n), (1 - {level:Float64}) / 2) AS mtbf_lo_hours,
     hours / garwood_lo(toFloat64(n), (1 - {level:Float64}) / 2) AS mtbf_hi_hours,
-    if(placed = 0 OR units < 2, NULL, (squares / placed - placed) / (units - 1)) AS dispersion,
+    if(placed = 0 OR units < 2, NULL, greatest(0., squares / placed - placed) / (units - 1)) AS dispersion,
     if(placed = 0, NULL, worst / placed) AS worst_unit_share, if(hours = 0, NULL, 1 - whole.2 / whole.1) AS unobserved_share,
     n / sum(n) OVER (PARTITION BY category) AS share_of_category,
     sumIf(n, category = 'unknown') OVER () / sum(n) OVER () AS unknown_share, lost_gpu_hours
 FROM counted
+WHERE NOT refused
 ORDER BY category, n DESC, class
 SETTINGS join_use_nulls = 0

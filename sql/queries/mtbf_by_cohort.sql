@@ -28,12 +28,13 @@ WITH
     (n, tail) -> arrayFold((mu, i) -> mu + (log_poisson(n, mu) + log(at_most(n, mu)) - log(tail)) * at_most(n, mu),
         range(8), n + 1.) AS garwood_hi,
     -- end
-    if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
-    if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
+    if({from:String} = '', today() - 28, toDate(parseDateTime({from:String}, '%Y-%m-%d', 'UTC'))) AS first_day,
+    if({to:String} = '', today(), toDate(parseDateTime({to:String}, '%Y-%m-%d', 'UTC'))) AS last_day,
     (
         SELECT throwIf({by:String} NOT IN ('cluster', 'sku', 'driver', 'rack', 'position', 'firmware', 'batch')
-            OR {exposure:String} NOT IN ('installed', 'in_service', 'busy', 'observed'),
-            '`by` and `exposure` are words that the head of this query names')
+            OR {exposure:String} NOT IN ('installed', 'in_service', 'busy', 'observed')
+            OR NOT ({level:Float64} > 0 AND {level:Float64} < 1),
+            '`by` and `exposure` are words that the head of this query names, and level lies between 0 and 1')
     ) AS refused,
     -- Grouped by one number for unit and cohort: by their names it would take three times as long. Of each choice every
     -- word has an `if` of its own: those the engine decides beforehand, and reads nothing of what is not asked for.
@@ -101,7 +102,7 @@ SELECT
     if(hours = 0, NULL, hours / garwood_hi(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_lo_hours,
     if(n = 0 OR hours = 0, NULL, hours / garwood_lo(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_hi_hours,
     if(hours = 0, NULL, 24000 * n / hours) AS per_1000_unit_days,
-    if(placed = 0 OR units < 2, NULL, (squares / placed - placed) / (units - 1)) AS dispersion,
+    if(placed = 0 OR units < 2, NULL, greatest(0., squares / placed - placed) / (units - 1)) AS dispersion,
     if(placed = 0, NULL, worst / placed) AS worst_unit_share,
     if(in_service_ns = 0, NULL, 1 - seen_ns / in_service_ns) AS unobserved_share, uncounted
 FROM summed
