@@ -1,7 +1,9 @@
 """`rootrank correct`."""
 
 import getpass
+import shlex
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -80,10 +82,13 @@ def correct(
     )  # fmt: skip
     with errors_as_exits():
         store = Store(settings_from_url(clickhouse_url, password_file=password_file))
-        place = _find(store, incident, run, cluster)
-        store.insert(INCIDENT_CORRECTIONS, [_row(place, incident, said, time.time_ns() // 1_000_000)])
-    day = place[3]
-    typer.echo(f"corrected {visible(incident)}; rates follow after `rootrank rollup --day {day} --why correction`")
+        places = _find(store, incident, run, cluster)
+        at_ms = time.time_ns() // 1_000_000
+        store.insert(INCIDENT_CORRECTIONS, [_row(place, incident, said, at_ms) for place in places])
+    of = f"--cluster {shlex.quote(places[0][2])}" + (f" --run {run}" if run != "live" else "")
+    for day in sorted({place[3] for place in places}):
+        how = f"rootrank rollup --day {day} --why correction {of}"
+        typer.echo(visible(f"corrected {incident}; rates follow after `{how}`"))
 
 
 def _kind(unit: str, kind: str) -> Literal["", "gpu", "node"]:
@@ -102,16 +107,17 @@ def _user() -> str:
         return "unknown"
 
 
-def _find(store: Store, incident: str, run: str, cluster: str) -> tuple[Any, ...]:
+def _find(store: Store, incident: str, run: str, cluster: str) -> Sequence[Sequence[Any]]:
+    """Where it is: once for each run of that kind, as a replay of the same lines finds the same."""
     rows = store.rows(statement("incident_to_correct", "fleet"), {"incident": incident, "run": run, "cluster": cluster})
     if not rows:
         exit_with(f"there is no incident {incident} in run {run}; `rootrank query incidents` lists them", EXIT_USAGE)
     if len({row[2] for row in rows}) > 1:
         exit_with(f"several clusters have it: give --cluster ({', '.join(row[2] for row in rows)})", EXIT_USAGE)
-    return tuple(rows[-1])
+    return rows
 
 
-def _row(place: tuple[Any, ...], incident: str, said: Correction, at_ms: int) -> tuple[Any, ...]:
+def _row(place: Sequence[Any], incident: str, said: Correction, at_ms: int) -> tuple[Any, ...]:
     run, run_id, cluster, _ = place
     return (
         run, run_id, cluster, incident, at_ms, said.class_, said.unit_kind, said.unit, said.node, said.is_failure,

@@ -50,8 +50,7 @@ def rollup(
     """  # noqa: D301 - \b keeps the lines of an example apart
     from pipeline.store.clickhouse import Store
 
-    now_ms = time.time_ns() // 1_000_000
-    days = _days(day, first, last, now_ms)
+    days = _days(day, first, last, _now_ms())
     if run not in STORED_RUNS:
         exit_with(f"--run {run}: it is one of {', '.join(STORED_RUNS)}", EXIT_USAGE)
     rules = load_rules()
@@ -62,9 +61,14 @@ def rollup(
             exit_with("nothing is told of any unit" + (f" of cluster {cluster}" if cluster else ""), EXIT_USAGE)
         for run_id, name in found:
             for one in days:
-                build = Build(run=run, run_id=run_id, cluster=name, day=one, built_at_ms=now_ms)
+                # Of its own moment: a report that is issued while others are still being built can be made again.
+                build = Build(run=run, run_id=run_id, cluster=name, day=one, built_at_ms=_now_ms())
                 built = build_day(store, build, Rules(coalescing=rules.coalescing, digest=rules.digest), why)
                 typer.echo(printable_json(msgspec.json.encode(built)) if as_json else _line(built))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _days(day: str, first: str, last: str, now_ms: int) -> list[date]:
