@@ -76,8 +76,9 @@ def import_file(
     """Import inventory, drains, repairs and jobs, so that rates have their time at risk.
 
     A source that is imported again replaces what it told before: a file imported twice counts once. What cannot be
-    used is named in the table data_quality with its line. Nodes of a scheduler count as installed from their first job
-    to their last, until an inventory (csv) tells better. Slurm's stamps are local: give --zone (default: UTC).
+    used is named in the table data_quality with its line. Nodes of Slurm count as installed from their first job to
+    their last, those of Kubernetes up to the snapshot (import one every day, each under its own name), until an
+    inventory (csv) tells better. Slurm's stamps are local: give --zone (default: UTC).
 
     \b
     slurm       sacct -a -D -X --parsable2 -S 2026-03-01 --format=\\
