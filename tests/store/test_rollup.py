@@ -14,7 +14,7 @@ from pipeline.core.fleet.records import Cohort, Exposure, FleetSpan
 from pipeline.fleet.day_rows import EXPOSURE_DAYS, FLEET_BUILDS, Build, exposure_rows
 from pipeline.store.clickhouse import Store
 from schemas import records as r
-from tests.store import fleet_seed
+from tests.store import fleet_seed, seed
 from tests.store.conftest import put, url_of, value
 from tests.store.fleet_seed import BUILT_MS, DAY1, DAY2, HOUR, build, event, put_spans, span
 from tests.store.seed import NS
@@ -112,6 +112,17 @@ def test_a_gpu_that_nothing_is_told_of_is_named(store: Store) -> None:
     build(store, "c1", MARCH_1)
     assert rows(store, "SELECT unit, episodes FROM episode_days") == [("n1/0000:99:00.0", 1)]
     assert rows(store, "SELECT kind, unit FROM data_quality") == [("events_of_unknown_gpu", "n1/0000:99:00.0")]
+
+
+@pytest.mark.clickhouse
+def test_an_incident_that_lies_on_no_day_is_named(store: Store) -> None:
+    put_spans(store, [GPU])
+    for name, at in (("i1", None), ("i2", "1999-03-01T00:00:00Z"), ("i3", "2098-03-01T00:00:00Z")):
+        put(store, replace(seed.incident(), incident_id=name, started_at=at, detected_at=at))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT kind, unit, substring(detail, 10, 2) FROM data_quality ORDER BY kind") == [
+        ("failure_before_2000", "n1", "i2"), ("failure_in_future", "n1", "i3"), ("failure_without_time", "n1", "i1"),
+    ]  # fmt: skip
 
 
 @pytest.mark.clickhouse
