@@ -9,6 +9,7 @@
 -- param level:Float64 = 0.95 | confidence of the interval
 -- param as_of:String = 2299-01-01 00:00:00 | as it stood then (UTC)
 -- param run:String = live | live, replay or drill
+-- param run_id:String = | only this run: needed where there are several replays
 -- example: rootrank query mtbf_by_class --param from=2026-03-01 --param to=2026-03-31 --param cluster=c1
 WITH
     -- Garwood's limits; explained in garwood.sql.
@@ -30,10 +31,18 @@ WITH
     (
         SELECT (sum(toUInt128(in_service_ns)), sum(toUInt128(observed_ns)), uniqExactIf(unit_id, in_service_ns > 0))
         FROM exposure_days_as_of(as_of = {as_of:String})
-        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
             AND ({cluster:String} = '' OR cluster = {cluster:String})
     ) AS whole,
     whole.1 / 3.6e12 AS hours,
+    (
+        SELECT throwIf({run:String} != 'live' AND {run_id:String} = '' AND uniqExact(run_id) > 1,
+            'there are several runs of this kind: give run_id')
+        FROM standing_builds_as_of(as_of = {as_of:String})
+        WHERE run = {run:String} AND day BETWEEN first_day AND last_day
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
+    ) AS mixed,
     (SELECT throwIf(NOT ({level:Float64} > 0 AND {level:Float64} < 1), 'level lies between 0 and 1')) AS refused,
     -- A failure of a GPU is one of its node, not the other way round. An empty name: on no unit of the kind.
     failed AS
@@ -44,7 +53,8 @@ WITH
             if(name = '', 0, cityHash64(cluster, name)) AS carrier, count() AS failures,
             sum(ifNull(lost_gpu_hours, 0)) AS lost
         FROM failure_days_as_of(as_of = {as_of:String})
-        WHERE run = {run:String} AND day BETWEEN first_day AND last_day
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND day BETWEEN first_day AND last_day
             AND ({cluster:String} = '' OR cluster = {cluster:String})
         GROUP BY category, component, class, name, carrier
     ),
@@ -52,7 +62,8 @@ WITH
     (
         SELECT unit_id, sum(in_service_ns) AS at_risk_ns
         FROM exposure_days_as_of(as_of = {as_of:String})
-        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
             AND unit_id IN (SELECT carrier FROM failed)
         GROUP BY unit_id
         HAVING at_risk_ns > 0
@@ -77,6 +88,6 @@ SELECT
     n / sum(n) OVER (PARTITION BY category) AS share_of_category,
     sumIf(n, category = 'unknown') OVER () / sum(n) OVER () AS unknown_share, lost_gpu_hours
 FROM counted
-WHERE NOT refused
+WHERE NOT refused AND NOT mixed
 ORDER BY category, n DESC, class
 SETTINGS join_use_nulls = 0

@@ -335,3 +335,8 @@ def test_two_replays_of_the_same_lines_are_not_twice_the_fleet(store: Store, tmp
     assert "give --run-id: a, b" in run(store, "mtbf", "--run", "replay", code=2)
     total = row(report(store, "--run", "replay", "--run-id", "b"), "all")
     assert (total["n"], total["exposure_hours"]) == (1, 24)
+    asked = ["--param", "run=replay", "--param", "unit_kind=node", "--param", "from=2026-03-01", "--json"]
+    for name in ("mtbf_by_cohort", "mtbf_by_class"):
+        assert "give run_id" in run(store, "query", name, *asked, code=2)
+        (found,) = msgspec.json.decode(run(store, "query", name, *asked, "--param", "run_id=b"))
+        assert (found["n"], found["unit_hours"]) == (1, 24)
