@@ -115,6 +115,20 @@ def test_a_gpu_that_nothing_is_told_of_is_named(store: Store) -> None:
 
 
 @pytest.mark.clickhouse
+@pytest.mark.parametrize(("begin", "end"), [(DAY1 - 48 * HOUR, DAY1 - 24 * HOUR), (DAY2 + HOUR, None)])
+def test_a_failure_of_a_gpu_that_was_there_on_another_day_is_not_its_nodes(
+    store: Store, begin: int, end: int | None
+) -> None:
+    node = span("c1", "installed", "node", "n1", DAY1)
+    put_spans(store, [node, span("c1", "installed", "gpu", "g1", begin, end, node="n1")])
+    put(store, replace(seed.incident(), culprits=[r.Culprit(node="n1", gpu_uuid="g1", confidence=0.9)]))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT kind, unit FROM data_quality") == [("failure_not_installed", "g1")]
+    assert rows(store, "SELECT unit FROM exposure_days") == [("n1",)]
+    assert rows(store, "SELECT incident_id FROM failure_days") == []
+
+
+@pytest.mark.clickhouse
 def test_an_incident_that_lies_on_no_day_is_named(store: Store) -> None:
     put_spans(store, [GPU])
     for name, at in (("i1", None), ("i2", "1999-03-01T00:00:00Z"), ("i3", "2098-03-01T00:00:00Z")):
