@@ -10,17 +10,25 @@ FROM
 )
 WHERE generation > 0;
 
+-- What is streamed has no imports: it is told again row by row, as migration 0012 says.
 CREATE OR REPLACE VIEW fleet_spans_as_of AS
-SELECT * EXCEPT (version)
+SELECT
+    * EXCEPT (version)
+    REPLACE (if(known_at <= {as_of:DateTime64(3, 'UTC')}, ended_at, NULL) AS ended_at,
+        if(known_at <= {as_of:DateTime64(3, 'UTC')}, outcome, '') AS outcome)
 FROM fleet_spans_rows FINAL
-WHERE known_at <= {as_of:DateTime64(3, 'UTC')} AND kind != 'imported'
-    AND (generation = 0 OR (run, run_id, cluster, source, generation) IN
+WHERE kind != 'imported' AND
+(
+    (generation = 0
+        AND least(known_at, toDateTime64(started_at, 3, 'UTC')) <= {as_of:DateTime64(3, 'UTC')})
+    OR (run, run_id, cluster, source, generation) IN
     (
         SELECT run, run_id, cluster, source, max(generation)
         FROM fleet_spans_rows
         WHERE kind = 'imported' AND known_at <= {as_of:DateTime64(3, 'UTC')}
         GROUP BY run, run_id, cluster, source
-    ))
+    )
+)
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE OR REPLACE VIEW job_attempts_as_of AS
