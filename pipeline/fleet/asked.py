@@ -1,6 +1,6 @@
 """What was asked for at the command line: days, moments and properties. Wrong ones are a sentence and exit code 2."""
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from typing import Final, get_args
 
 from pipeline.core.fleet.answers import By
@@ -12,6 +12,9 @@ from pipeline.store.queries import STORED_RUNS
 
 BYS: Final[tuple[By, ...]] = get_args(By)
 MOST_DAYS: Final = 3653
+FIRST_DAY: Final = date(2000, 1, 1)
+LAST_DAY: Final = date(2099, 12, 31)
+LAST_OF_DAY: Final = time(23, 59, 59, 999_000)
 _UNITS: Final = {"d": 1, "w": 7}
 
 
@@ -28,9 +31,10 @@ def day(option: str, text: str) -> date | None:
     if not text:
         return None
     try:
-        return date.fromisoformat(text)
+        found = date.fromisoformat(text)
     except ValueError:
         exit_with(f"{option} {text}: write a day as 2026-03-31", EXIT_USAGE)
+    return possible(option, found)
 
 
 def moment(option: str, text: str) -> datetime:
@@ -39,13 +43,20 @@ def moment(option: str, text: str) -> datetime:
         return NOW
     try:
         if len(text) == len("2026-03-31"):
-            return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC) - timedelta(
-                milliseconds=1
-            )
-        at = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
+            at = datetime.combine(date.fromisoformat(text), LAST_OF_DAY, UTC)
+        else:
+            at = datetime.fromisoformat(text)
+    except ValueError:
         exit_with(f"{option} {text}: write it as 2026-03-31 or 2026-03-31T18:00:00Z", EXIT_USAGE)
+    possible(option, at.date())
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def possible(option: str, day: date) -> date:
+    """The day, if clocks may have shown it. The tables hold days of 1970 to 2149 only."""
+    if not FIRST_DAY <= day <= LAST_DAY:
+        exit_with(f"{option} {day}: days are those from {FIRST_DAY} to {LAST_DAY}", EXIT_USAGE)
+    return day
 
 
 def properties(text: str) -> tuple[By, ...]:

@@ -1,7 +1,9 @@
 """`rootrank correct`."""
 
 import getpass
+import shlex
 import time
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal
 
@@ -84,10 +86,8 @@ def correct(
         place = _find(store, incident, run, run_id, cluster)
         store.insert(INCIDENT_CORRECTIONS, [_row(place, incident, said, time.time_ns() // 1_000_000)])
     day = place[3]
-    of_run = "" if run == "live" else f"--run {run} "
-    typer.echo(
-        f"corrected {visible(incident)}; rates follow after `rootrank rollup {of_run}--day {day} --why correction`"
-    )
+    of = f"--cluster {shlex.quote(place[2])}" + ("" if run == "live" else f" --run {run}")
+    typer.echo(visible(f"corrected {incident}; rates follow after `rootrank rollup --day {day} --why correction {of}`"))
 
 
 def _no_class(said: str) -> str:
@@ -131,7 +131,7 @@ def _find(store: Store, incident: str, run: str, run_id: str, cluster: str) -> t
     return tuple(rows[-1])
 
 
-def _row(place: tuple[Any, ...], incident: str, said: Correction, at_ms: int) -> tuple[Any, ...]:
+def _row(place: Sequence[Any], incident: str, said: Correction, at_ms: int) -> tuple[Any, ...]:
     run, run_id, cluster, _ = place
     return (
         run, run_id, cluster, incident, at_ms, said.class_, said.unit_kind, said.unit, said.node, said.is_failure,

@@ -29,7 +29,7 @@ from pipeline.store.commands import (
 )
 from pipeline.store.queries import STORED_RUNS
 from pipeline.store.settings import DEFAULT_URL, settings_from_url
-from pipeline.store.tables_text import printable
+from pipeline.store.tables_text import printable, printable_json
 
 SHOWN_DEFECTS: Final = 10
 
@@ -80,9 +80,10 @@ def import_file(
     """Import inventory, drains, repairs and jobs, so that rates have their time at risk.
 
     A source that is imported again replaces what it told before: a file imported twice counts once. What cannot be
-    used is named in the table data_quality with its line. Nodes of a scheduler count as installed from their first job
-    to their last, until an inventory (csv) tells better. Slurm's stamps are local: give --zone (default: UTC). What to
-    write into the csv for a swap, a driver upgrade or a drain: docs/mtbf.md, with an example.
+    used is named in the table data_quality with its line. Nodes of Slurm count as installed from their first job to
+    their last, those of Kubernetes up to the snapshot (import one every day, each under its own name), until an
+    inventory (csv) tells better. Slurm's stamps are local: give --zone (default: UTC). What to write into the csv for a
+    swap, a driver upgrade or a drain: docs/mtbf.md, with an example.
 
     \b
     slurm       sacct -a -D -X --parsable2 -S 2026-03-01 --format=\\
@@ -105,10 +106,14 @@ def import_file(
         exit_with(f"--run {run}: it is one of {', '.join(STORED_RUNS)}", EXIT_USAGE)
     if run != "live" and not run_id:
         exit_with(f"which {run}? Give --run-id, as `rootrank {run}` printed it", EXIT_USAGE)
+    if not cluster.strip():
+        exit_with("--cluster must name one: an empty name stands for all of them elsewhere", EXIT_USAGE)
     if str(file) == "-" and not source:
         exit_with("standard input has no name: give --source, the same one for the same data", EXIT_USAGE)
     origin = Origin(run=run, run_id=run_id or run, cluster=cluster, source=source or str(file))
-    told = _parsed(form, _text(file), origin, _zone(zone))
+    # Names that are not UTF-8 stay apart: their bytes are written out. In JSON those are in no name that counts.
+    unreadable = "replace" if form is Form.KUBERNETES else "backslashreplace"
+    told = _parsed(form, _text(file, unreadable), origin, _zone(zone))
     now_ms = time.time_ns() // 1_000_000
     has_any = bool(told.spans or told.attempts)
     if has_any and not dry_run:
@@ -119,19 +124,19 @@ def import_file(
     is_written = has_any and not dry_run
     report = _report(form, origin, told, zone or ("UTC" if form is Form.SLURM else ""), now_ms if is_written else 0)
     if as_json:
-        typer.echo(msgspec.json.encode(report).decode())
+        typer.echo(printable_json(msgspec.json.encode(report)))
     else:
         _show(report, told, yesterday(now_ms))
     if not has_any:
         exit_with("there is nothing to import in it; what was imported before of this source stands", EXIT_PROBLEM)
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, unreadable: str) -> str:
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         exit_with(f"cannot read {file}: {error.strerror}", EXIT_UNREACHABLE)
-    return data.decode("utf-8-sig", errors="replace")
+    return data.decode("utf-8-sig", errors=unreadable)
 
 
 def _zone(name: str) -> tzinfo | None:

@@ -15,7 +15,7 @@ from pipeline.core.fleet.imports.told import Told
 from pipeline.core.fleet.records import Defect
 from pipeline.fleet.day_rows import DATA_QUALITY, Build, defect_rows
 from pipeline.store.clickhouse import Store
-from pipeline.store.fleet_rows import attempt_row, span_row
+from pipeline.store.fleet_rows import attempt_row, imported_row, span_row
 from pipeline.store.tables import FLEET_SPANS, JOB_ATTEMPTS
 from schemas.zones import zone_offset_s
 
@@ -67,6 +67,8 @@ def write(store: Store, origin: Origin, told: Told, now_ms: int) -> None:
     said = f"{len(spans)} spans, {len(attempts)} job attempts, {len(told.defects)} defects"
     mark = Defect(kind=IMPORTED, cluster=origin.cluster, unit="", detail=said, source=origin.source)
     defects = defect_rows(build, [*told.defects, mark])
-    for table, rows in ((FLEET_SPANS, spans), (JOB_ATTEMPTS, attempts), (DATA_QUALITY, defects)):
+    # The last row makes all of them count.
+    done = imported_row(head, origin.source, now_ms)
+    for table, rows in ((DATA_QUALITY, defects), (JOB_ATTEMPTS, attempts), (FLEET_SPANS, spans), (FLEET_SPANS, [done])):
         for begin in range(0, len(rows), _ROWS):
             store.insert(table, rows[begin : begin + _ROWS])

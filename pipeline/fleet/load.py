@@ -1,5 +1,6 @@
 """The facts of a window from ClickHouse, as they stand or as they stood at a moment."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -8,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pipeline.core.fleet.attempts import distinct
-from pipeline.core.fleet.days import bounds
+from pipeline.core.fleet.days import DAY_NS, bounds
 from pipeline.core.fleet.lifetimes import lives
 from pipeline.core.fleet.names import attempts_by_machine, by_machine
 from pipeline.core.fleet.records import (
@@ -96,6 +97,7 @@ def load_fleet(store: Store, asked: Window) -> Fleet:
     return Fleet(
         from_ns=from_ns,
         to_ns=to_ns,
+        unbuilt_ns=_unbuilt_ns(built, window),
         exposures=exposures,
         lives=[life for life in lives(spans) if (life.cluster, life.unit_kind, life.unit) in there],
         failures=failures,
@@ -138,7 +140,7 @@ def _check_runs(built: Sequence[Sequence[Any]]) -> None:
 
 
 def _missing(built: Sequence[Sequence[Any]], window: Window) -> list[Defect]:
-    """Days between the first and the last that have no build: rates miss them, and MTBF of the system counts them."""
+    """Days between the first and the last that have no build: no figure counts them."""
     found = []
     for cluster in sorted({name for name, _, _ in built}):
         days = {day for name, day, _ in built if name == cluster}
@@ -152,6 +154,16 @@ def _missing(built: Sequence[Sequence[Any]], window: Window) -> list[Defect]:
                     )
                 )  # fmt: skip
     return found
+
+
+def _unbuilt_ns(built: Sequence[Sequence[Any]], window: Window) -> dict[str, int]:
+    """Of how much of the window there is no build, by cluster; under the empty name of no cluster at all."""
+    days: dict[str, set[date]] = defaultdict(set)
+    for cluster, day, _ in built:
+        days[cluster].add(day)
+        days[""].add(day)
+    length = (window.last - window.first).days + 1
+    return {cluster: (length - len(there)) * DAY_NS for cluster, there in days.items()}
 
 
 def _read(store: Store, window: Window, name: str, make: Callable[[Sequence[Any]], T]) -> list[T]:

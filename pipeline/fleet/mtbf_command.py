@@ -36,6 +36,7 @@ from pipeline.store.commands import (
 )
 from pipeline.store.queries import STORED_RUNS
 from pipeline.store.settings import DEFAULT_URL, settings_from_url
+from pipeline.store.tables_text import printable_json
 
 DEFAULT_LAST: Final = "90d"
 
@@ -116,7 +117,7 @@ def _show(report: FleetReport, *, as_json: bool, html: Path | None) -> None:
     if html is not None:
         _write(html, render_page(report))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        typer.echo(printable_json(msgspec.json.format(msgspec.json.encode(report), indent=2)))
     elif html is None:
         look = look_of(sys.stdout)
         typer.echo(render_report(report, width=look.width, color=look.color), nl=False)
@@ -136,7 +137,7 @@ def _print_restated(store: Store, window: Window, options: Options, since: datet
     old, new = fleet_report(before, options), fleet_report(after, options)
     found = restatements(old, new, before, after, load_changes(store, window, since))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        typer.echo(printable_json(msgspec.json.format(msgspec.json.encode(found), indent=2)))
     else:
         look = look_of(sys.stdout)
         typer.echo(render_restatements(found, width=look.width, color=look.color), nl=False)

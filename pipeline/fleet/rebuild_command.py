@@ -16,7 +16,7 @@ from pipeline.fleet.rebuild_journal import settle
 from pipeline.store.clickhouse import Store
 from pipeline.store.commands import AsJson, PasswordFile, Url, errors_as_exits
 from pipeline.store.settings import DEFAULT_URL, settings_from_url
-from pipeline.store.tables_text import printable
+from pipeline.store.tables_text import printable, printable_json
 
 SHOWN: Final = 40
 EXIT_INTERRUPTED: Final = 130
@@ -159,7 +159,8 @@ def _ending(rebuild_id: str, *, is_in_place: bool) -> str:
 
 
 def _echo(shape: dict[str, Any], text: str, *, as_json: bool) -> None:
-    typer.echo(orjson.dumps(msgspec.to_builtins(shape), option=orjson.OPT_INDENT_2).decode() if as_json else text)
+    encoded = orjson.dumps(msgspec.to_builtins(shape), option=orjson.OPT_INDENT_2)
+    typer.echo(printable_json(encoded) if as_json else text)
 
 
 def _day(moment: datetime | None) -> date | None:

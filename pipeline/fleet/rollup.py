@@ -21,7 +21,7 @@ from pipeline.core.fleet.names import by_machine, failures_by_machine
 from pipeline.core.fleet.records import Cohort, Defect, EpisodeCount, Exposure, UnitKind
 from pipeline.fleet import day_rows
 from pipeline.fleet.day_rows import Build
-from pipeline.fleet.told import Names, failures_of, spans_of
+from pipeline.fleet.told import Names, failures_of, spans_of, undated_failures
 from pipeline.store.clickhouse import Store
 from pipeline.store.sqlfiles import statement
 
@@ -70,7 +70,8 @@ def build_day(store: Store, build: Build, rules: Rules, why: str) -> Built:
     _insert(store, day_rows.EXPOSURE_DAYS, day_rows.exposure_rows(build, found))
     failures, lost = failures_at_risk(failures_by_machine(failures_of(store, where, names), told), units)
     counts, unknown = _episodes(store, build, where, rules, _Cohorts(units, found, names))
-    noted = [*misnamed, *units.defects, *lost, *unknown]
+    undated = undated_failures(store, where, build.built_at_ms * 1_000_000)
+    noted = [*misnamed, *units.defects, *lost, *undated, *unknown]
     _insert(store, day_rows.EPISODE_DAYS, day_rows.episode_rows(build, counts))
     _insert(store, day_rows.FAILURE_DAYS, day_rows.failure_rows(build, failures))
     _insert(store, day_rows.DATA_QUALITY, day_rows.defect_rows(build, noted))

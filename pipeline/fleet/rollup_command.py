@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from pipeline.fleet import asked
 from pipeline.fleet.day_rows import Build
 from pipeline.fleet.rollup import Built, Rules, build_day, clusters, days_between, yesterday
 from pipeline.report.words import counted
@@ -21,7 +22,7 @@ from pipeline.store.commands import (
 )
 from pipeline.store.queries import STORED_RUNS
 from pipeline.store.settings import DEFAULT_URL, settings_from_url
-from pipeline.store.tables_text import printable
+from pipeline.store.tables_text import printable, printable_json
 
 
 def rollup(
@@ -51,8 +52,7 @@ def rollup(
     """  # noqa: D301 - \b keeps the lines of an example apart
     from pipeline.store.clickhouse import Store
 
-    now_ms = time.time_ns() // 1_000_000
-    days = _days(day, first, last, now_ms)
+    days = _days(day, first, last, _now_ms())
     if run not in STORED_RUNS:
         exit_with(f"--run {run}: it is one of {', '.join(STORED_RUNS)}", EXIT_USAGE)
     rules = load_rules()
@@ -68,9 +68,14 @@ def rollup(
             )
         for run_id, name in found:
             for one in days:
-                build = Build(run=run, run_id=run_id, cluster=name, day=one, built_at_ms=now_ms)
+                # Of its own moment: a report that is issued while others are still being built can be made again.
+                build = Build(run=run, run_id=run_id, cluster=name, day=one, built_at_ms=_now_ms())
                 built = build_day(store, build, Rules(coalescing=rules.coalescing, digest=rules.digest), why)
-                typer.echo(msgspec.json.encode(built).decode() if as_json else _line(built))
+                typer.echo(printable_json(msgspec.json.encode(built)) if as_json else _line(built))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _days(day: str, first: str, last: str, now_ms: int) -> list[date]:
@@ -80,6 +85,9 @@ def _days(day: str, first: str, last: str, now_ms: int) -> list[date]:
     end = _date(day or last or first, now_ms)
     if end < begin:
         exit_with(f"--to {end} is before --from {begin}", EXIT_USAGE)
+    # Of a day that is not over, time at risk that nobody has lived through yet would count as free of failures.
+    if end > (over := yesterday(now_ms)):
+        exit_with(f"{end} is not over; the last day that is: {over} (UTC)", EXIT_USAGE)
     return days_between(begin, end)
 
 
@@ -87,9 +95,10 @@ def _date(text: str, now_ms: int) -> date:
     if not text:
         return yesterday(now_ms)
     try:
-        return date.fromisoformat(text)
+        found = date.fromisoformat(text)
     except ValueError:
         exit_with(f"{text!r} is not a day; write it as 2026-03-31", EXIT_USAGE)
+    return asked.possible("day", found)
 
 
 def _line(built: Built) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.core.fleet.components import category_of, component_of
-from pipeline.core.fleet.records import Failure, FleetSpan, UnitKind
+from pipeline.core.fleet.defects import FIRST_NS, when
+from pipeline.core.fleet.records import Defect, Failure, FleetSpan, UnitKind
 from pipeline.store.clickhouse import Store
 from pipeline.store.sqlfiles import statement
 from schemas.vocabulary import STANDING
@@ -26,6 +27,28 @@ def spans_of(store: Store, where: Mapping[str, Any]) -> list[FleetSpan]:
             source, row,
         ) in store.rows(statement("spans", "fleet"), where)
     ]  # fmt: skip
+
+
+def undated_failures(store: Store, where: Mapping[str, Any], now_ns: int) -> list[Defect]:
+    """Incidents that no day counts, whichever is built: their time is not known, or cannot be true. Raises StoreError.
+
+    They are named with every day, as they belong to none.
+    """
+    given = {**where, "standing": [*STANDING], "first_ns": FIRST_NS, "now_ns": now_ns}
+    return [
+        Defect(
+            kind=_why_undated(at_ns), cluster=where["cluster"], unit=node, source="incidents",
+            detail=f"incident {incident}: {'no time is known' if at_ns is None else when(at_ns)}; not counted",
+            at_ns=at_ns,
+        )
+        for incident, node, at_ns in store.rows(statement("undated_failures", "fleet"), given)
+    ]  # fmt: skip
+
+
+def _why_undated(at_ns: int | None) -> str:
+    if at_ns is None:
+        return "failure_without_time"
+    return "failure_before_2000" if at_ns < FIRST_NS else "failure_in_future"
 
 
 class Names:

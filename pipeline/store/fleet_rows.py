@@ -37,6 +37,15 @@ def span_row(head: Head, span: FleetSpan, generation_ms: int, known_ms: int, ver
     )  # fmt: skip
 
 
+def imported_row(head: Head, source: str, generation_ms: int) -> Row:
+    """The row of fleet_spans_rows that says that all of an import is written."""
+    at_ms = time_ms(generation_ms)
+    return (
+        *head, source, unsigned(generation_ms), 0, "", "", "imported", at_ms, None, "", {}, "", 0, "", "", "", at_ms,
+        generation_ms,
+    )  # fmt: skip
+
+
 def attempt_row(head: Head, attempt: JobAttempt, generation_ms: int, known_ms: int, version: int) -> Row:
     """A row of job_attempts_rows."""
     return (

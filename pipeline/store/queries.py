@@ -121,7 +121,11 @@ def ask(store: "Store", sql: str, parameters: Mapping[str, str] | None = None) -
     answer = store.text(sql, parameters, "JSONCompact")
     if not answer.strip():
         return Answer(columns=(), types=(), rows=[])
-    shape = orjson.loads(answer)
+    try:
+        shape = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        # Some statements take FORMAT for their own (EXPLAIN AST INSERT); what they say is a text.
+        return Answer(columns=("answer",), types=("String",), rows=[[answer.decode(errors="replace")]])
     return Answer(
         columns=tuple(column["name"] for column in shape["meta"]),
         types=tuple(column["type"] for column in shape["meta"]),

@@ -20,8 +20,12 @@ def printable(text: str) -> str:
 
 def answer_json(answer: Answer) -> str:
     """A list with one object per row. Control characters stay escaped, those beyond ASCII too."""
-    text = orjson.dumps(answer.objects(), option=orjson.OPT_INDENT_2).decode()
-    return "".join(c if c.isprintable() or c in LAYOUT else _json_escape(c) for c in text)
+    return printable_json(orjson.dumps(answer.objects(), option=orjson.OPT_INDENT_2))
+
+
+def printable_json(encoded: bytes) -> str:
+    """JSON as text that says the same, with every character that is not printable escaped."""
+    return "".join(c if c.isprintable() or c in LAYOUT else _json_escape(c) for c in encoded.decode())
 
 
 def answer_text(answer: Answer, width: int | None = None) -> str:

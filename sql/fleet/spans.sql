@@ -7,7 +7,12 @@ SELECT
     row
 FROM fleet_spans
 WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
-    AND from_ns < {to_ns:Int64} AND (ended_at IS NULL OR to_ns > {from_ns:Int64} OR (to_ns < from_ns AND from_ns >= {from_ns:Int64}))
+    AND
+    (
+        (kind = 'installed' AND (ended_at IS NULL OR to_ns >= from_ns))
+        OR (from_ns < {to_ns:Int64} AND (ended_at IS NULL OR to_ns > {from_ns:Int64}
+            OR (to_ns < from_ns AND from_ns >= {from_ns:Int64})))
+    )
 UNION ALL
 -- A GPU whose UUID is known is busy itself; of the others the node says how many are.
 SELECT

@@ -12,8 +12,8 @@ SELECT
 FROM data_quality
 WHERE run = {run:String} AND ({kind:String} = '' OR kind = {kind:String})
     AND ({cluster:String} = '' OR cluster = {cluster:String})
-    AND day BETWEEN if({from:String} = '', today() - 28, toDateOrZero({from:String}))
-        AND if({to:String} = '', today(), toDateOrZero({to:String}))
+    AND day BETWEEN if({from:String} = '', today() - 28, toDate(parseDateTime({from:String}, '%Y-%m-%d', 'UTC')))
+        AND if({to:String} = '', today(), toDate(parseDateTime({to:String}, '%Y-%m-%d', 'UTC')))
 GROUP BY run_id, kind, cluster, unit, source, row, at
 ORDER BY kind, cluster, unit, source, row, at
 LIMIT {limit:UInt32}

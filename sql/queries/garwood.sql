@@ -24,6 +24,8 @@ WITH
     (n, tail) -> arrayFold((mu, i) -> mu + (log_poisson(n, mu) + log(at_most(n, mu)) - log(tail)) * at_most(n, mu),
         range(8), n + 1.) AS garwood_hi,
     -- end
+    throwIf(NOT ({level:Float64} > 0 AND {level:Float64} < 1 AND {exposure:Float64} >= 0),
+        'level lies between 0 and 1, and no exposure is below 0') AS refused,
     toFloat64({n:UInt64}) AS events,
     (1 - {level:Float64}) / 2 AS tail
 SELECT
@@ -31,3 +33,4 @@ SELECT
     nullIf({exposure:Float64}, 0) AS time_at_risk, events / time_at_risk AS rate, lo / time_at_risk AS rate_lo,
     hi / time_at_risk AS rate_hi, if(events = 0, NULL, time_at_risk / events) AS mtbf, time_at_risk / hi AS mtbf_lo,
     if(events = 0, NULL, time_at_risk / lo) AS mtbf_hi
+WHERE NOT refused

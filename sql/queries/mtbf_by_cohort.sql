@@ -12,6 +12,7 @@
 -- param level:Float64 = 0.95 | confidence of the interval
 -- param as_of:String = 2299-01-01 00:00:00 | as it stood then (UTC)
 -- param run:String = live | live, replay or drill
+-- param run_id:String = | only this run: needed where there are several replays
 -- example: rootrank query mtbf_by_cohort --param by=driver --param from=2026-03-01 --param to=2026-03-31
 WITH
     -- Garwood's limits; explained in garwood.sql.
@@ -28,13 +29,21 @@ WITH
     (n, tail) -> arrayFold((mu, i) -> mu + (log_poisson(n, mu) + log(at_most(n, mu)) - log(tail)) * at_most(n, mu),
         range(8), n + 1.) AS garwood_hi,
     -- end
-    if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
-    if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
+    if({from:String} = '', today() - 28, toDate(parseDateTime({from:String}, '%Y-%m-%d', 'UTC'))) AS first_day,
+    if({to:String} = '', today(), toDate(parseDateTime({to:String}, '%Y-%m-%d', 'UTC'))) AS last_day,
     (
         SELECT throwIf({by:String} NOT IN ('cluster', 'sku', 'driver', 'rack', 'position', 'firmware', 'batch')
-            OR {exposure:String} NOT IN ('installed', 'in_service', 'busy', 'observed'),
-            '`by` and `exposure` are words that the head of this query names')
+            OR {exposure:String} NOT IN ('installed', 'in_service', 'busy', 'observed')
+            OR NOT ({level:Float64} > 0 AND {level:Float64} < 1),
+            '`by` and `exposure` are words that the head of this query names, and level lies between 0 and 1')
     ) AS refused,
+    (
+        SELECT throwIf({run:String} != 'live' AND {run_id:String} = '' AND uniqExact(run_id) > 1,
+            'there are several runs of this kind: give run_id')
+        FROM standing_builds_as_of(as_of = {as_of:String})
+        WHERE run = {run:String} AND day BETWEEN first_day AND last_day
+            AND ({cluster:String} = '' OR cluster = {cluster:String})
+    ) AS mixed,
     -- Grouped by one number for unit and cohort: by their names it would take three times as long. Of each choice every
     -- word has an `if` of its own: those the engine decides beforehand, and reads nothing of what is not asked for.
     counted AS
@@ -56,7 +65,8 @@ WITH
             sum(in_service_ns) AS service_ns, sum(observed_ns) AS watched_ns, toUInt64(0) AS failures,
             toUInt64(0) AS nobodys
         FROM exposure_days_as_of(as_of = {as_of:String})
-        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND day BETWEEN first_day AND last_day AND unit_kind = {unit_kind:String}
             AND ({cluster:String} = '' OR cluster = {cluster:String})
         GROUP BY key
         UNION ALL
@@ -68,7 +78,8 @@ WITH
             toUInt64(0) AS service_ns, toUInt64(0) AS watched_ns, countIf(unit != '') AS failures,
             countIf(unit = '') AS nobodys
         FROM failure_days_as_of(as_of = {as_of:String})
-        WHERE run = {run:String} AND day BETWEEN first_day AND last_day AND category = {category:String}
+        WHERE run = {run:String} AND ({run_id:String} = '' OR run_id = {run_id:String})
+            AND day BETWEEN first_day AND last_day AND category = {category:String}
             AND (unit_kind = {unit_kind:String} OR unit = '')
             AND ({cluster:String} = '' OR cluster = {cluster:String})
         GROUP BY key
@@ -79,7 +90,7 @@ WITH
             any(counted.cohort) AS cohort, sum(counted.at_risk_ns) AS at_risk_ns, sum(counted.service_ns) AS service_ns,
             sum(counted.watched_ns) AS watched_ns, sum(counted.failures) AS failures, sum(counted.nobodys) AS nobodys
         FROM counted
-        WHERE NOT refused
+        WHERE NOT refused AND NOT mixed
         GROUP BY key
     ),
     -- 64 bits of ns end at 584 years: 100,000 units are past that after two days.
@@ -101,7 +112,7 @@ SELECT
     if(hours = 0, NULL, hours / garwood_hi(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_lo_hours,
     if(n = 0 OR hours = 0, NULL, hours / garwood_lo(toFloat64(n), (1 - {level:Float64}) / 2)) AS mtbf_hi_hours,
     if(hours = 0, NULL, 24000 * n / hours) AS per_1000_unit_days,
-    if(placed = 0 OR units < 2, NULL, (squares / placed - placed) / (units - 1)) AS dispersion,
+    if(placed = 0 OR units < 2, NULL, greatest(0., squares / placed - placed) / (units - 1)) AS dispersion,
     if(placed = 0, NULL, worst / placed) AS worst_unit_share,
     if(in_service_ns = 0, NULL, 1 - seen_ns / in_service_ns) AS unobserved_share, uncounted
 FROM summed

@@ -6,8 +6,8 @@
 -- param run:String = live | live, replay or drill
 -- example: rootrank query restatements --param "as_of=2026-04-01 00:00:00"
 WITH
-    if({from:String} = '', toDate('1970-01-01'), toDateOrZero({from:String})) AS first_day,
-    if({to:String} = '', toDate('2149-06-06'), toDateOrZero({to:String})) AS last_day,
+    if({from:String} = '', toDate('1970-01-01'), toDate(parseDateTime({from:String}, '%Y-%m-%d', 'UTC'))) AS first_day,
+    if({to:String} = '', toDate('2149-06-06'), toDate(parseDateTime({to:String}, '%Y-%m-%d', 'UTC'))) AS last_day,
     told AS
     (
         SELECT

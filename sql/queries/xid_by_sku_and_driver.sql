@@ -6,8 +6,8 @@
 -- param run:String = live | live, replay or drill
 -- example: rootrank query xid_by_sku_and_driver --param from=2026-03-01 --param to=2026-03-31
 WITH
-    if({from:String} = '', today() - 28, toDateOrZero({from:String})) AS first_day,
-    if({to:String} = '', today(), toDateOrZero({to:String})) AS last_day,
+    if({from:String} = '', today() - 28, toDate(parseDateTime({from:String}, '%Y-%m-%d', 'UTC'))) AS first_day,
+    if({to:String} = '', today(), toDate(parseDateTime({to:String}, '%Y-%m-%d', 'UTC'))) AS last_day,
     exposed AS
     (
         SELECT sku, driver, uniqExact(unit_id) AS gpus, sum(toUInt128(in_service_ns)) / 3.15576e16 AS gpu_years

@@ -89,8 +89,9 @@ def installed(store: Store, units: Iterable[str], since: str) -> None:
             ms("2026-01-01"),
             1,
         )
-        for row, unit in enumerate(units)
+        for row, unit in enumerate(units, 1)
     ]
+    rows += [(*rows[0][:5], 0, *rows[0][6:8], "imported", *rows[0][9:])]
     _insert(store, FLEET_SPANS, rows)
 
 

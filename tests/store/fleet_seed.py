@@ -96,16 +96,22 @@ def spans() -> list[dict[str, Any]]:
 
 
 def put_spans(
-    store: Store, told: list[dict[str, Any]], *, generation: int = 1, known_ms: int = DAY1 // 10**6, version: int = 1
-) -> None:
+    store: Store, told: list[dict[str, Any]], *, generation: int = 1, known_ms: int = DAY1 // 10**6, version: int = 1,
+    source: str = "fleet.csv",
+) -> None:  # fmt: skip
     """Store spans as one import of one file."""
     rows = [
         {
-            "run": "live", "run_id": RUN_ID, "source": "fleet.csv", "generation": generation, "row": number,
+            "run": "live", "run_id": RUN_ID, "source": source, "generation": generation, "row": number,
             "known_at": known_ms, "version": version, **row,
         }
         for number, row in enumerate(told, start=1)
     ]  # fmt: skip
+    rows += [
+        {**next(row for row in rows if row["cluster"] == cluster), "row": 0, "kind": "imported"}
+        for cluster in sorted({row["cluster"] for row in rows})
+        if generation
+    ]
     store.insert(SPANS, [tuple(row[column] for column in SPANS.columns) for row in rows])
 
 
@@ -206,6 +212,7 @@ def fill(store: Store) -> None:
     )
     put(store, *lines, at_fault, *events(), *incidents(), *(placement(node) for node in ("n1", "n2")))
     put(store, seed.progress("n1"), seed.progress("n3"), seed.dead_letter(), timestamp_ms=T0 // 10**6, first_offset=500)
+    put_spans(store, [span("c1", "imported", "", "", DAY1)], source="sacct.txt")
     store.insert(
         ATTEMPTS,
         [

@@ -43,6 +43,13 @@ def filled(shared_store: Store) -> Store:
 
 
 @pytest.mark.clickhouse
+def test_what_a_statement_says_that_takes_the_form_of_the_answer_for_its_own_is_shown(run: Run, filled: Store) -> None:
+    for form in ((), ("--json",)):
+        shown = run("sql", "EXPLAIN AST INSERT INTO x VALUES (1)", *form, url=url_of(filled.settings))
+        assert (shown.exit_code, "InsertQuery" in shown.stdout) == (0, True), shown.output
+
+
+@pytest.mark.clickhouse
 def test_sql_prints_a_table_or_json(run: Run, filled: Store) -> None:
     text = "SELECT line_no, Body FROM raw_lines ORDER BY line_no;"
     shown = run("sql", text, url=url_of(filled.settings))

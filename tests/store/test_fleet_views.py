@@ -28,6 +28,14 @@ def test_a_file_imported_again_stands_for_the_whole_file_and_the_old_one_can_be_
 
 
 @pytest.mark.clickhouse
+def test_an_import_that_was_cut_off_leaves_what_its_file_told_before(store: Store) -> None:
+    put_spans(store, [span("c1", "installed", "gpu", name, DAY1) for name in ("g1", "g2")], known_ms=MORNING_MS)
+    put_spans(store, [span("c1", "installed", "gpu", "g3", DAY1)], generation=2, known_ms=NOON_MS)
+    store.command("DELETE FROM fleet_spans_rows WHERE generation = 2 AND kind = 'imported'")
+    assert units(store) == [("g1", "installed"), ("g2", "installed")]
+
+
+@pytest.mark.clickhouse
 def test_what_is_streamed_replaces_row_by_row(store: Store) -> None:
     begun = [span("c1", "drain", "gpu", name, DAY1) for name in ("g1", "g2")]
     put_spans(store, begun, generation=0)

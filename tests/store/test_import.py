@@ -48,13 +48,26 @@ def test_a_file_imported_twice_counts_once_and_its_newest_text_stands(store: Sto
     words = ("csv", str(inventory), "--cluster", "c1", "--run-id", "r1")
     assert run(*words, store=store).exit_code == 0
     assert run(*words, store=store).exit_code == 0
-    assert value(store, "SELECT count() FROM fleet_spans_rows") == 6
+    assert value(store, "SELECT count() FROM fleet_spans_rows WHERE kind != 'imported'") == 6
     assert value(store, "SELECT count() FROM fleet_spans") == 3
     assert rows(store, "SELECT kind, source, row FROM data_quality") == [("inverted_span", str(inventory), 4)]
     inventory.write_text(f"{HEAD}\nnode,n1,,installed,2026-03-01T00:00:00Z,,HGX\n")
     assert run(*words, store=store).exit_code == 0
     assert rows(store, "SELECT unit, kind FROM fleet_spans") == [("n1", "installed")]
     assert value(store, "SELECT count() FROM data_quality") == 0
+
+
+@pytest.mark.clickhouse
+def test_a_file_that_tells_of_no_jobs_any_more_leaves_none_of_them(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    node = {"kind": "Node", "metadata": {"name": "n1", "creationTimestamp": "2026-03-01T00:00:00Z"}}
+    gpus = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}], "nodeName": "n1"}
+    begun = {"startTime": "2026-03-01T10:00:00Z", "phase": "Running"}
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": gpus, "status": begun}
+    for items, attempts in (([node, pod], 1), ([node], 0)):
+        path.write_bytes(orjson.dumps({"items": items}))
+        assert run("kubernetes", str(path), "--cluster", "c1", store=store).exit_code == 0
+        assert value(store, "SELECT count() FROM job_attempts") == attempts
 
 
 @pytest.mark.clickhouse
@@ -112,13 +125,14 @@ def test_the_zone_that_stamps_are_taken_for_is_said() -> None:
         (("csv", "-", "--source", "x", "--run", "dress"), HEAD, 2, "live, replay, drill"),
         (("csv", "-", "--source", "x", "--run", "replay"), HEAD, 2, "which replay? Give --run-id"),
         (("csv", "-", "--source", "x"), HEAD, 1, "nothing to import"),
+        (("csv", "-", "--source", "x", "--cluster", " "), HEAD, 2, "--cluster must name one"),
         (("csv", "-", "--source", "x"), f"{HEAD}\nnode,n1,,installed,2026-03-01T00:00:00Z,,\n", 3, "does not answer"),
     ],
 )
 def test_what_cannot_be_imported_is_said_with_what_to_do(
     words: tuple[str, ...], text: str, code: int, says: str
 ) -> None:
-    result = run(*words, "--cluster", "c1", text=text)
+    result = run("--cluster", "c1", *words, text=text)
     assert (result.exit_code, says in result.stderr) == (code, True), result.output
 
 
@@ -127,6 +141,20 @@ def test_text_of_a_file_does_not_steer_the_terminal() -> None:
     result = run("csv", "-", "--source", "x\x1b[1m", "--cluster", "c1", "--dry-run", text=text)
     assert "\x1b" not in result.output
     assert "\\x1b[2J1" in result.output
+
+
+def test_json_of_an_import_does_not_steer_the_terminal(inventory: Path) -> None:
+    result = run("csv", str(inventory), "--source", "x\x9b2J\u202e", "--cluster", "c1", "--dry-run", "--json")
+    assert orjson.loads(result.stdout)["source"] == "x\x9b2J\u202e"
+    assert all(c == "\n" or c.isprintable() for c in result.output)
+
+
+def test_names_in_another_encoding_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "latin.csv"
+    lines = "".join(f"node,{name},,installed,2026-03-01T00:00:00Z,,\n" for name in ("h\xe9", "h\xe8"))
+    path.write_text(f"{HEAD}\n{lines}", encoding="latin-1")
+    result = run("csv", str(path), "--cluster", "c1", "--dry-run", "--json")
+    assert orjson.loads(result.stdout)["units"] == 2
 
 
 @pytest.mark.clickhouse

@@ -147,6 +147,15 @@ def test_a_day_between_that_is_not_built_is_said(fleet: Store) -> None:
     assert kinds["day_not_built"] == "2026-03-03"
 
 
+def test_a_day_that_is_not_built_is_no_time_without_failures(fleet: Store) -> None:
+    before = row(report(fleet), "all")["system_mtbf_hours"]["value"]
+    build(fleet, "2026-03-20", "2026-03-21T01:00", exposures=[node("n1", cohort=H100)])
+    found = report(fleet, "--by", "cluster")
+    assert before == 48 / 2
+    for by, value in (("all", ""), ("cluster", "c1")):
+        assert row(found, by, value)["system_mtbf_hours"]["value"] == 72 / 2
+
+
 def test_rates_by_another_exposure_have_another_denominator(fleet: Store) -> None:
     assert row(report(fleet, "--exposure", "installed"), "all")["exposure_hours"] == 96
     assert row(report(fleet, "--exposure", "busy"), "all")["exposure_hours"] == 42
@@ -209,6 +218,10 @@ def test_without_units_the_import_is_named_and_without_days_the_rollup(store: St
         (("--last", "3"), "write it as 90d"),
         (("--from", "yesterday"), "write a day as"),
         (("--as-of", "2026-13-01"), "write it as 2026-03-31"),
+        (("--as-of", "0001-01-01"), "from 2000-01-01 to 2099-12-31"),
+        (("--as-of", "9999-12-31T23:00:00-10:00"), "from 2000-01-01 to 2099-12-31"),
+        (("--restated-since", "0001-01-01T00:00:00+10:00"), "from 2000-01-01 to 2099-12-31"),
+        (("--to", "0001-01-01"), "from 2000-01-01 to 2099-12-31"),
         (("--by", "colour"), "there are cluster, sku"),
         (("--exposure", "asleep"), "there are installed"),
         (("--run", "tomorrow"), "there are live"),
@@ -255,6 +268,13 @@ def test_a_correction_that_cannot_be_meant_is_refused(store: Store, arguments: t
     put(store, seed.incident(1))
     assert says in run(store, "correct", *arguments, code=2)
     assert not store.rows("SELECT * FROM corrections")
+
+
+def test_a_correction_holds_in_every_run_that_has_the_incident_and_says_how_to_build_its_day(store: Store) -> None:
+    put(store, *(replace(seed.incident(1, run="replay"), run_id=run_id) for run_id in ("a", "b")))
+    said = run(store, "correct", "i1", "--not-a-failure", "--why", "x", "--run", "replay", "--cluster", "c1")
+    assert store.rows("SELECT run_id FROM corrections ORDER BY run_id") == [("a",), ("b",)]
+    assert "`rootrank rollup --day 2026-03-01 --why correction --cluster c1 --run replay`" in said
 
 
 def test_the_latest_correction_stands_and_the_incident_stays(store: Store) -> None:
@@ -324,3 +344,30 @@ def test_from_an_inventory_a_job_and_an_incident_to_a_report(store: Store, tmp_p
     run(store, "correct", "i1", "--not-a-failure", "--why", "a test", "--by", "ann")
     run(store, "rollup", "--day", "2026-03-01", "--why", "correction")
     assert row(report(store), "all")["n"] == 0
+
+
+def test_days_of_long_ago_are_kept_from_when_they_are_built(store: Store, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.csv"
+    inventory.write_text("unit_kind,unit,kind,from\nnode,n1,installed,2012-01-01T00:00:00Z\n")
+    for kept in ("live", "replay"):
+        run(store, "import", "csv", str(inventory), "--cluster", "c1", "--run", kept)
+        run(store, "rollup", "--day", "2012-03-01", "--run", kept)
+        store.command("OPTIMIZE TABLE exposure_days_rows FINAL")
+        assert row(report(store, "--run", kept), "all")["exposure_hours"] == 24
+
+
+def test_two_replays_of_the_same_lines_are_not_twice_the_fleet(store: Store, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.csv"
+    inventory.write_text("unit_kind,unit,kind,from\nnode,n1,installed,2026-01-01T00:00:00Z\n")
+    for run_id in ("a", "b"):
+        run(store, "import", "csv", str(inventory), "--cluster", "c1", "--run", "replay", "--run-id", run_id)
+        put(store, replace(seed.incident(1, run="replay"), run_id=run_id))
+    run(store, "rollup", "--day", "2026-03-01", "--run", "replay")
+    assert "give --run-id: a, b" in run(store, "mtbf", "--run", "replay", code=2)
+    total = row(report(store, "--run", "replay", "--run-id", "b"), "all")
+    assert (total["n"], total["exposure_hours"]) == (1, 24)
+    asked = ["--param", "run=replay", "--param", "unit_kind=node", "--param", "from=2026-03-01", "--json"]
+    for name in ("mtbf_by_cohort", "mtbf_by_class"):
+        assert "give run_id" in run(store, "query", name, *asked, code=2)
+        (found,) = msgspec.json.decode(run(store, "query", name, *asked, "--param", "run_id=b"))
+        assert (found["n"], found["unit_hours"]) == (1, 24)

@@ -1,6 +1,6 @@
 """Days built from what is told: the same again from the same data, and nothing twice."""
 
-from datetime import date
+from datetime import UTC, date, datetime
 from random import Random
 from typing import Any
 
@@ -14,7 +14,7 @@ from pipeline.core.fleet.records import Cohort, Exposure, FleetSpan
 from pipeline.fleet.day_rows import EXPOSURE_DAYS, FLEET_BUILDS, Build, exposure_rows
 from pipeline.store.clickhouse import Store
 from schemas import records as r
-from tests.store import fleet_seed
+from tests.store import fleet_seed, seed
 from tests.store.conftest import put, url_of, value
 from tests.store.fleet_seed import BUILT_MS, DAY1, DAY2, HOUR, build, event, put_spans, span
 from tests.store.seed import NS
@@ -115,6 +115,31 @@ def test_a_gpu_that_nothing_is_told_of_is_named(store: Store) -> None:
 
 
 @pytest.mark.clickhouse
+@pytest.mark.parametrize(("begin", "end"), [(DAY1 - 48 * HOUR, DAY1 - 24 * HOUR), (DAY2 + HOUR, None)])
+def test_a_failure_of_a_gpu_that_was_there_on_another_day_is_not_its_nodes(
+    store: Store, begin: int, end: int | None
+) -> None:
+    node = span("c1", "installed", "node", "n1", DAY1)
+    put_spans(store, [node, span("c1", "installed", "gpu", "g1", begin, end, node="n1")])
+    put(store, replace(seed.incident(), culprits=[r.Culprit(node="n1", gpu_uuid="g1", confidence=0.9)]))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT kind, unit FROM data_quality") == [("failure_not_installed", "g1")]
+    assert rows(store, "SELECT unit FROM exposure_days") == [("n1",)]
+    assert rows(store, "SELECT incident_id FROM failure_days") == []
+
+
+@pytest.mark.clickhouse
+def test_an_incident_that_lies_on_no_day_is_named(store: Store) -> None:
+    put_spans(store, [GPU])
+    for name, at in (("i1", None), ("i2", "1999-03-01T00:00:00Z"), ("i3", "2098-03-01T00:00:00Z")):
+        put(store, replace(seed.incident(), incident_id=name, started_at=at, detected_at=at))
+    build(store, "c1", MARCH_1)
+    assert rows(store, "SELECT kind, unit, substring(detail, 10, 2) FROM data_quality ORDER BY kind") == [
+        ("failure_before_2000", "n1", "i2"), ("failure_in_future", "n1", "i3"), ("failure_without_time", "n1", "i1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.clickhouse
 def test_a_gpu_is_found_where_spans_call_its_node_by_machine_id(store: Store) -> None:
     put_spans(store, [{**GPU, "node": "m-77"}])
     line = fleet_seed.batch_of("n1", [event(1, "n1", "gpu.xid", DAY1 + HOUR, bus=BUS, xid="79")])
@@ -179,6 +204,10 @@ def test_the_command_builds_days_and_says_what_it_found(store: Store) -> None:
         (["--day", "yesterday"], "is not a day"),
         (["--day", "2026-03-01", "--to", "2026-03-02"], "not both"),
         (["--from", "2026-03-02", "--to", "2026-03-01"], "is before"),
+        (["--day", "2099-01-01"], "2099-01-01 is not over"),
+        (["--day", datetime.now(tz=UTC).date().isoformat()], "is not over"),
+        (["--day", "1970-01-01"], "from 2000-01-01 to 2099-12-31"),
+        (["--day", "9999-12-31"], "from 2000-01-01 to 2099-12-31"),
         (["--run", "dream"], "it is one of live, replay, drill"),
         (["--cluster", "nowhere"], "nothing is told of any unit of cluster nowhere"),
     ],

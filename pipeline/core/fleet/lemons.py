@@ -23,6 +23,8 @@ LEMON_FACTOR: Final = 10.0
 LEMON_SHARE: Final = 0.01
 RECALL: Final = 0.9
 LONGEST_WINDOW_DAYS: Final = 3650
+# With so many events of a healthy unit no lemon is missed.
+CERTAIN: Final = 10_000
 
 
 class UnitCount(Struct, frozen=True, kw_only=True):
@@ -95,6 +97,8 @@ def expected_recall(per_unit_day: float, days: float, *, units: int, q: float = 
     A large-fleet approximation: it takes the count from which Benjamini and Hochberg accept on average.
     """
     healthy = per_unit_day * days
+    if healthy > CERTAIN:
+        return 1.0
     lemon = healthy * LEMON_FACTOR
     cohort = healthy * (1 - LEMON_SHARE) + lemon * LEMON_SHARE
     counts = np.arange(1, int(lemon + 10 * lemon**0.5) + 20)

@@ -49,10 +49,15 @@ def rates_by(fleet: Fleet, category: Category, by: By, units: AtRisk, how: How) 
     if by in COHORT_FIELDS and (not any(units.groups) or (found and not any(found))):
         return []
     apart = by not in OF_FAILURES
+
+    def hours_of(value: str) -> float:
+        """How long the failures of a value were counted."""
+        unbuilt_ns = fleet.unbuilt_ns.get(value if by == "cluster" else "", 0)
+        return (fleet.to_ns - fleet.from_ns - unbuilt_ns) / HOUR_NS
+
     keys = {""} if by == "all" else units.groups.keys() | found.keys() if apart else found.keys()
-    window_hours = (fleet.to_ns - fleet.from_ns) / HOUR_NS
     rows = [
-        _row(Asked(category=category, by=by, value=key, window_hours=window_hours, how=how), group, found[key])
+        _row(Asked(category=category, by=by, value=key, window_hours=hours_of(key), how=how), group, found[key])
         for key in sorted(keys)
         for group in [units.groups.get(key, Group()) if apart else units.whole]
     ]

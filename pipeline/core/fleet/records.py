@@ -166,10 +166,13 @@ class EpisodeCount(Struct, frozen=True, kw_only=True):
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
-    """Everything a report of [from_ns, to_ns) is made of."""
+    """Everything a report of [from_ns, to_ns) is made of. `unbuilt_ns`: of how much of it nothing is known, by cluster;
+    under the empty name that of all of them.
+    """
 
     from_ns: int
     to_ns: int
+    unbuilt_ns: dict[str, int] = {}
     exposures: list[Exposure] = []
     lives: list[Life] = []
     failures: list[Failure] = []

@@ -22,7 +22,8 @@ WITH
         if(gpu % 40 = 3, [('gpu', uuid, 'repair', begin + toIntervalHour(gpu % ({days:UInt32} * 24) + 2),
             begin + toIntervalHour(gpu % ({days:UInt32} * 24) + 24), map(), 'reset', concat('T', toString(gpu)))], []),
         if(gpu % 8 = 0, [('node', host, 'observed', begin, begin + toIntervalDay({days:UInt32}), map(), '', ''),
-            ('node', host, 'busy', begin, begin + toIntervalDay({days:UInt32}), map(), '', '')], [])
+            ('node', host, 'busy', begin, begin + toIntervalDay({days:UInt32}), map(), '', '')], []),
+        if(gpu * 4 % {gpus:UInt64} < 4, [('', '', 'imported', begin, NULL, map(), '', '')], [])
     ) AS told
 SELECT
     'live', 'bench', home, 'bench.csv', 1, gpu * 8 + index, t.1, t.2, t.3, t.4, t.5, host, t.6, t.7, t.8,

@@ -86,7 +86,7 @@ def test_a_driver_upgrade_or_a_move_told_of_the_node_alone_reaches_gpus_that_wer
         span("n1", "facts", 300, None, facts={"driver": "580", "rack": "r2", "position": "U7"}),
     )
 
-    found = {e.cohort: e.installed_ns // SECOND for e in exposures(spans, BEGIN, END)[0] if e.unit == "g1"}
+    found = {e.cohort: e.installed_ns // SECOND for e in exposed(spans, BEGIN, END)[0] if e.unit == "g1"}
 
     assert found == {
         Cohort(rack="r1", driver="570", position="3"): 300,

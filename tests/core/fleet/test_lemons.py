@@ -172,6 +172,12 @@ def test_expected_recall_is_what_simulated_fleets_give() -> None:
     assert np.mean(shares) == pytest.approx(expected_recall(0.02, 28, units=2000), abs=0.05)
 
 
+@pytest.mark.parametrize("per_day", [8.64e10, 1e300])
+def test_units_that_always_fail_need_one_day_and_no_memory(per_day: float) -> None:
+    assert smallest_window_days(per_day, units=1) == 1
+    assert expected_recall(9_999, 1, units=2000) == pytest.approx(1.0, abs=1e-12)
+
+
 def test_the_smallest_window_is_the_first_that_finds_enough() -> None:
     days = smallest_window_days(0.045, units=2000)
     assert days is not None

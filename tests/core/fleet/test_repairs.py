@@ -89,6 +89,13 @@ def test_the_repair_of_a_node_for_its_gpu_is_the_gpus_and_the_next_one_is_the_no
     assert (own.unit, own.action, own.has_failure, stages(own)) == ("n1", "reseat", False, (None, 0, 50, None))
 
 
+def test_a_repair_of_a_node_for_its_gpu_counts_once() -> None:
+    spans = [span("n1", "drain", 90, 210), span("n1", "repair", 100, 200), well("n1", 300, 400)]
+    spans.append(span("n1", "repair", 9000, 9100))
+    found = repairs([failure("g1", 50, node="n1")], spans)
+    assert [(r.unit, r.failed_ns) for r in found] == [("g1", BEGIN + 50 * SECOND), ("n1", BEGIN + 9000 * SECOND)]
+
+
 def test_a_repair_that_no_failure_leads_to_counts_from_when_the_unit_was_taken_away() -> None:
     spans = [span("n1", "drain", 100, 900), span("n1", "repair", 300, 800, action="swap"), span("n2", "drain", 1, 5)]
     [repair] = repairs([], spans)

@@ -2,8 +2,9 @@
 
 A node object tells since when the node is there, what it is (labels) and that it is cordoned or not ready (a drain, as
 it takes no work); events tell cordons that are over. Pods with GPUs are job attempts: those of one job that run at one
-time are one attempt, and what still runs is busy up to the last time told (a kubelet's heartbeat). What was removed
-before is not told: import a snapshot every day, each under its own name.
+time are one attempt. What still holds (a node that is there, a cordon, a pod that runs) holds up to the last time told
+(a kubelet's heartbeat), for what comes after it the next snapshot tells. What was removed before is not told: import a
+snapshot every day, each under its own name.
 """
 
 from collections import defaultdict
@@ -111,10 +112,16 @@ class _Reading:
         """All of it, once everything is read."""
         attempts = self._attempts()
         spans = [span for name in sorted(self._nodes) for span in self._of_node(name)]
+        spans = [self._until_told(span) for span in spans]
         spans += [span for attempt in attempts for span in busy_spans(attempt, self._last_ns)]
         return Told(
             spans=numbered(spans), attempts=attempts, defects=self._defects, skipped=dict(self._skipped)
         )  # fmt: skip
+
+    def _until_told(self, span: FleetSpan) -> FleetSpan:
+        """What still holds is told up to the snapshot only: the next one may lack the node, or have it uncordoned."""
+        is_over = span.to_ns is not None
+        return span if is_over else msgspec.structs.replace(span, to_ns=max(span.from_ns, self._last_ns))
 
     def _time(self, text: object) -> int | None:
         if not text:

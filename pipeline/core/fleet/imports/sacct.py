@@ -50,7 +50,8 @@ class _Place(Struct, frozen=True):
 
 def parse_sacct(text: str, *, cluster: str, source: str, zone: tzinfo = UTC) -> Told:
     """Attempts, and the spans of nodes that follow from them. Raises ImportFormatError without a usable head line."""
-    head, *body = text.splitlines() or [""]
+    # Not splitlines: a name may hold what Unicode takes for the end of a line.
+    head, *body = (line.removesuffix("\r") for line in text.split("\n"))
     names = [name.strip().lower() for name in head.removesuffix("|").split("|")]
     if missing := [name for name in NEEDED if name not in names]:
         raise ImportFormatError(
@@ -154,7 +155,7 @@ def _times(values: Mapping[str, str], zone: tzinfo) -> tuple[tuple[int, int | No
         said = f"from {when(starts[0])} to {when(ends[0])}"
         return None, [("inverted_span", f"{said} ends before it begins; not counted")]
     elapsed = values.get("elapsedraw", "")
-    if elapsed.isascii() and elapsed.isdigit():
+    if elapsed.isascii() and elapsed.isdigit() and len(elapsed) < 12:
         off = {pair: abs(pair[1] - pair[0] - int(elapsed) * _SECOND) for pair in pairs if pair[1] is not None}
         pairs = [pair for pair in pairs if off.get(pair, 0) == min(off.values(), default=0)]
     if len(pairs) > 1:
@@ -177,13 +178,14 @@ def _gpus(values: Mapping[str, str], counts_gpus: bool) -> int | None:
 
 def _old_gpus(values: Mapping[str, str]) -> int | None:
     """From AllocGRES (before Slurm 20.11), which counts those of one node: `gpu:8`, `gpu:h100:4`."""
-    per_node = [
-        int(part.rpartition(":")[2])
-        for part in values.get("allocgres", "").split(",")
-        if part.startswith("gpu:") and part.rpartition(":")[2].isdigit()
-    ]
+    told = [part.rpartition(":")[2] for part in values.get("allocgres", "").split(",") if part.startswith("gpu:")]
+    per_node = [int(count) for count in told if _is_count(count)]
     nodes = values.get("nnodes", "")
-    return sum(per_node) * int(nodes) if per_node and nodes.isascii() and nodes.isdigit() else None
+    return sum(per_node) * int(nodes) if per_node and _is_count(nodes) else None
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 9
 
 
 def _numbered_attempts(attempts: list[JobAttempt], restarts: Mapping[int, str]) -> list[JobAttempt]:

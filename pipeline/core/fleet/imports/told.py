@@ -12,6 +12,8 @@ from pipeline.core.fleet.defects import FIRST_NS, LAST_NS
 from pipeline.core.fleet.records import Defect, FleetSpan, JobAttempt
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# A day in one of them may lie in 2000 to 2099 in UTC; with years far outside no zone can be reckoned.
+_YEARS: Final = (1999, 2100)
 
 
 class ImportFormatError(Exception):
@@ -50,11 +52,13 @@ def instants(text: str, zone: tzinfo | None) -> list[int]:
     One for most; two for a local time in the hour that comes twice when clocks are put back; for one that clocks skip,
     the one as if they had not. None where it is no time, or has no zone and none is given, or is not in 2000 to 2099.
     """
-    if text.isascii() and text.isdigit() and len(text) > 8:
+    if 8 < len(text) < 12 and text.isascii() and text.isdigit():
         return _possible(int(text) * 10**9)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
+        return []
+    if not _YEARS[0] <= moment.year <= _YEARS[1]:
         return []
     if moment.tzinfo is not None:
         return _possible(_ns(moment))

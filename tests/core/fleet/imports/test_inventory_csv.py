@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.fleet.exposure import exposures
 from pipeline.core.fleet.imports.inventory_csv import COLUMNS, parse_inventory
 from pipeline.core.fleet.imports.told import ImportFormatError, Told
 from pipeline.core.fleet.records import FleetSpan
+from tests.core.fleet.inventories import exposed
 
 HEAD = "unit_kind,unit,node,kind,from,to,sku,rack,action,outcome,ticket"
 
@@ -49,7 +49,7 @@ def test_the_example_is_read_whole_and_contradicts_nothing() -> None:
     found = parse_inventory(example.read_text(encoding="utf-8"), cluster="demo", source="example")
     begin, end = ns("2026-03-11T00:00:00Z"), ns("2026-03-13T00:00:00Z")
 
-    rows, defects = exposures(found.spans, begin, end)
+    rows, defects = exposed(found.spans, begin, end)
 
     assert (found.defects, defects) == ([], [])
     assert {row.cohort.driver for row in rows} == {"570.124.06"}
@@ -84,6 +84,9 @@ def test_an_address_that_is_none_is_named() -> None:
         ("node,n1,,drain,2026-03-01T00:00:00Z,soon,,,,,", "bad_time", "'soon'"),
         ("node,n1,,drain,2026-13-01T00:00:00Z,,,,,,", "bad_time", "2026-13-01"),
         ("node,n1,,drain,0126-03-01T00:00:00Z,,,,,,", "bad_time", "0126"),
+        ("node,n1,,drain,0001-01-01T00:00:00+14:00,,,,,,", "bad_time", "0001"),
+        ("node,n1,,drain,9999-12-31T23:59:59-14:00,,,,,,", "bad_time", "9999"),
+        (f"node,n1,,drain,{'9' * 5000},,,,,,", "bad_time", "999"),
         ("node,n1,,drain,2026-03-02T00:00:00Z,2026-03-01T00:00:00Z,,,,,", "inverted_span", "ends before"),
         ("gpu,g1,,installed,2026-03-01T00:00:00Z,,,,,,", "no_node", "column node"),
         ("node,n1,,drain", "unreadable_line", "4 values for 11"),
@@ -128,6 +131,12 @@ def test_local_times_are_read_where_the_zone_is_given_and_the_hour_that_comes_tw
         (ns("2026-10-25T01:30:00Z"), ns("2026-10-25T07:00:00Z")),
     ]  # fmt: skip
     assert [(d.kind, d.row) for d in found.defects] == [("ambiguous_time", 3)]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+def test_the_first_and_the_last_day_of_the_calendar_break_no_zone(zone: str) -> None:
+    lines = ("node,n1,,drain,0001-01-01T00:00:00,,,,,,", "node,n1,,drain,9999-12-31T23:59:59,,,,,,")
+    assert [d.kind for d in told(*lines, zone=ZoneInfo(zone)).defects] == ["bad_time", "bad_time"]
 
 
 @given(st.text(alphabet='node,gpu1"\x00#\r\n 2026-03T:Zé', max_size=200))

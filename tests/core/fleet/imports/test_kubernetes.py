@@ -70,14 +70,14 @@ def told(*items: Any) -> Told:
 
 def test_a_node_is_installed_since_its_object_is_there_and_is_what_its_labels_say() -> None:
     [span] = told(node("n1")).spans
-    assert (span.unit, span.kind, span.from_ns, span.to_ns) == ("n1", "installed", ns("00:00"), None)
+    assert (span.unit, span.kind, span.from_ns, span.to_ns) == ("n1", "installed", ns("00:00"), ns("20:00"))
     assert span.facts == {"sku": "NVIDIA-H100", "rack": "r7", "machine_id": "m-n1", "gpus": "8"}
 
 
 def test_a_cordon_is_a_drain_since_its_taint_was_added() -> None:
     taint = {"key": "node.kubernetes.io/unschedulable", "timeAdded": at("03:00")}
     drain = told(node("n1", unschedulable=True, taints=[taint])).spans[1]
-    assert (drain.kind, drain.outcome, drain.from_ns, drain.to_ns) == ("drain", "cordon", ns("03:00"), None)
+    assert (drain.kind, drain.outcome, drain.from_ns, drain.to_ns) == ("drain", "cordon", ns("03:00"), ns("20:00"))
 
 
 def test_events_tell_cordons_that_are_over_and_when_one_that_is_on_began() -> None:
@@ -85,7 +85,7 @@ def test_events_tell_cordons_that_are_over_and_when_one_that_is_on_began() -> No
         node("n1", unschedulable=True), event("NodeNotSchedulable", "03:00"), event("NodeSchedulable", "04:00"),
         event("NodeNotSchedulable", "06:00"), event("NodeNotSchedulable", "01:00", on="n2"),
     )  # fmt: skip
-    assert [(s.from_ns, s.to_ns) for s in found.spans[1:]] == [(ns("03:00"), ns("04:00")), (ns("06:00"), None)]
+    assert [(s.from_ns, s.to_ns) for s in found.spans[1:]] == [(ns("03:00"), ns("04:00")), (ns("06:00"), ns("20:00"))]
 
 
 def test_a_cordon_of_which_nobody_says_since_when_is_named() -> None:
@@ -96,6 +96,16 @@ def test_a_cordon_of_which_nobody_says_since_when_is_named() -> None:
 def test_a_node_that_is_not_ready_is_out_of_service() -> None:
     rows, _ = exposed(told(node("n1", ready="06:00")).spans, ns("00:00"), ns("10:00"))
     assert [e.in_service_ns // 3600 // SECOND for e in rows] == [6]
+
+
+def test_what_a_snapshot_says_is_on_ends_with_it_where_the_next_says_otherwise() -> None:
+    taint = {"key": "node.kubernetes.io/unschedulable", "timeAdded": at("03:00")}
+    first = told(node("n1", unschedulable=True, taints=[taint]), node("n2")).spans
+    later = node("n1")
+    later["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-03-02T20:00:00Z"
+    rows, _ = exposed([*first, *told(later).spans], ns("00:00"), ns("00:00") + 48 * 3600 * SECOND)
+    hours = {e.unit: (e.installed_ns // 3600 // SECOND, e.in_service_ns // 3600 // SECOND) for e in rows}
+    assert hours == {"n1": (44, 44 - 17), "n2": (20, 20)}
 
 
 def test_pods_of_one_job_at_one_time_are_one_attempt() -> None:

@@ -196,6 +196,22 @@ def test_a_line_that_cannot_be_used_is_named_with_its_number(wrong: str, kind: s
     assert named == [(kind, "sacct.txt", 3)] or (wrong.startswith("\x1b") and skipped == 1)
 
 
+@pytest.mark.parametrize("odd", ["\x0b", "\x1c", "\x85", "\u2028"])
+def test_a_name_with_what_unicode_calls_the_end_of_a_line_costs_no_job(odd: str) -> None:
+    found = told(line().replace("ada", f"a{odd}da"), line("101"))
+    assert [(a.owner, a.row) for a in found.attempts] == [(f"a{odd}da", 2), ("ada", 3)]
+    assert found.defects == []
+
+
+@pytest.mark.parametrize(
+    ("head", "value"), [("ElapsedRaw", "9" * 5000), ("AllocGRES", "gpu:\u00b2"), ("NNodes", "9" * 5000)]
+)
+def test_a_number_that_is_none_breaks_nothing(head: str, value: str) -> None:
+    names = f"JobID|Start|End|State|NodeList|{head}"
+    found = told(f"7|2026-03-01T10:00:00|2026-03-01T12:00:00|FAILED|n1|{value}", head=names)
+    assert [(a.job_id, a.gpus) for a in found.attempts] == [("7", None)]
+
+
 def test_what_is_no_output_of_sacct_is_refused_with_what_to_do() -> None:
     with pytest.raises(ImportFormatError, match="start, end, state, nodelist is not there"):
         parse_sacct("JobID|User\n1|ada", cluster="c1", source="x")
