@@ -95,6 +95,12 @@ def installed(store: Store, units: Iterable[str], since: str) -> None:
     _insert(store, FLEET_SPANS, rows)
 
 
+def imported(store: Store, source: str, at_ms: int) -> None:
+    """Say that an import of cluster c1 is whole."""
+    row = ("live", "", "c1", source, at_ms, 0, "", "", "imported", at_ms * 1_000_000, None, "", at_ms, 1)
+    _insert(store, FLEET_SPANS, [row])
+
+
 def _insert(store: Store, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
     if rows:
         store.insert(table, rows)

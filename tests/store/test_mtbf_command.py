@@ -17,7 +17,7 @@ from pipeline.store.tables import JOB_ATTEMPTS
 from schemas.records import Event
 from tests.store import seed
 from tests.store.conftest import put, url_of
-from tests.store.fleet_days import HOUR_NS, build, failure, installed, ms, node, ns
+from tests.store.fleet_days import HOUR_NS, build, failure, imported, installed, ms, node, ns
 
 pytestmark = pytest.mark.clickhouse
 H100, A100 = Cohort(sku="H100", driver="580.1"), Cohort(sku="A100", driver="570.2")
@@ -110,7 +110,8 @@ def test_a_job_that_two_imports_tell_is_in_the_figures_of_jobs_once(fleet: Store
             cluster="c1", job_id="7", attempt=0, nodes=("n1",), gpus=8, from_ns=begin, to_ns=end, end="node_failure",
             source=source, row=2,
         )  # fmt: skip
-        fleet.insert(JOB_ATTEMPTS, [attempt_row(("live", "", "c1"), told, 1, ms("2026-03-03"), 1)])
+        fleet.insert(JOB_ATTEMPTS, [attempt_row(("live", "", "c1"), told, ms("2026-03-03"), ms("2026-03-03"), 1)])
+        imported(fleet, source, ms("2026-03-03"))
     (row,) = report(fleet)["jobs"]["rows"]
     assert (row["jobs"], row["busy_hours"], row["failures"]) == (1, 4, 1)
 
