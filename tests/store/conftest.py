@@ -18,6 +18,11 @@ from pipeline.store.rows import Delivery, rows_of
 from pipeline.store.settings import StoreSettings, settings_from_url
 from pipeline.store.tables import TABLES
 
+FILLED_TABLES = """
+SELECT name FROM system.tables
+WHERE database = currentDatabase() AND engine LIKE '%MergeTree' AND total_rows > 0 AND name != 'schema_migrations'
+"""
+
 
 def eventually(condition: Callable[[], Any], what: str, within_s: float = 120.0) -> Any:
     """The first true value of `condition`, or a failure that says what did not happen."""
@@ -49,11 +54,22 @@ def empty_store(clickhouse_server: ClickHouseServer) -> Iterator[Store]:
         yield store
 
 
+@pytest.fixture(scope="session")
+def migrated(clickhouse_server: ClickHouseServer) -> Iterator[StoreSettings]:
+    """A migrated database that tests take one after the other: to migrate takes longer than most of them."""
+    with new_database(clickhouse_server.url) as store:
+        migrations.apply(store, migrations.load_migrations())
+        yield store.settings
+
+
 @pytest.fixture
-def store(empty_store: Store) -> Store:
-    """A connection to a migrated, empty database."""
-    migrations.apply(empty_store, migrations.load_migrations())
-    return empty_store
+def store(migrated: StoreSettings) -> Iterator[Store]:
+    """A connection to a migrated database without rows. Tests that change tables take `empty_store`."""
+    store = Store(migrated)
+    for (table,) in store.rows(FILLED_TABLES):
+        store.command("TRUNCATE TABLE {table:Identifier}", {"table": table})
+    yield store
+    store.close()
 
 
 @pytest.fixture(scope="module")
