@@ -17,7 +17,7 @@ WITH
     intDiv(place - begins[kind], lines[kind]) AS fault, (place - begins[kind]) % lines[kind] AS nth,
     sipHash64(intDiv(number, 2000), kind, fault, {day:Date}) AS dice, sipHash64(number, {day:Date}) AS own_dice,
     kind <= 8 AS is_xid, xids[kind] AS xid,
-    (dice + if(kind = 9, nth * 8, 0)) % {gpus:UInt64} AS gpu, intDiv(gpu, 8) AS host_number,
+    (dice + if(kind = 9, toUInt64(nth) * 8, 0)) % {gpus:UInt64} AS gpu, intDiv(gpu, 8) AS host_number,
     concat('n', leftPad(toString(host_number), 6, '0')) AS host,
     concat('0000:', lower(hex(toUInt8(16 + 16 * (gpu % 8)))), ':00') AS bus,
     toUnixTimestamp({day:Date}, 'UTC') * 1000000000 + intDiv(dice, 104729) % 60000000000000
