@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.store import migrations
 from pipeline.store.clickhouse import Store
 from pipeline.store.sqlfiles import MIGRATIONS, split_statements
 from tests.store.fleet_seed import DAY1, HOUR, correct, put_spans, span
@@ -66,7 +67,9 @@ def test_the_last_word_on_an_incident_stands(store: Store) -> None:
 
 
 @pytest.mark.clickhouse
-def test_the_views_can_be_taken_down(store: Store) -> None:
+def test_the_views_can_be_taken_down(empty_store: Store) -> None:
+    store = empty_store
+    migrations.apply(store, migrations.load_migrations())
     for sql in split_statements((MIGRATIONS / "0008_fleet_views.down.sql").read_text(encoding="utf-8")):
         store.command(sql)
     left = {name for (name,) in store.rows("SHOW TABLES")}

@@ -15,6 +15,13 @@ pytestmark = pytest.mark.clickhouse
 
 
 @pytest.fixture
+def store(empty_store: Store) -> Store:
+    """A migrated database of the test's own: it may take tables away."""
+    migrations.apply(empty_store, migrations.load_migrations())
+    return empty_store
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "0001_first.sql").write_text(
         "-- one; two\nCREATE TABLE IF NOT EXISTS a (x UInt8) ENGINE = MergeTree ORDER BY x;\n"
