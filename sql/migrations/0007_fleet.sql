@@ -81,7 +81,8 @@ ORDER BY (run, run_id, cluster, incident_id, corrected_at)
 TTL toDateTime(corrected_at) + toIntervalDay(if(run = 'live', 1825, 14));
 
 -- Per day and built whole: a build of a day stands for the day, the newest one counts. Older ones are what older
--- reports were made of. `why` is read by the table of restatements.
+-- reports were made of. Days are kept from when they were built, as their builds are: counted from the day, what is
+-- built of a replay of older logs, or of what a file tells of years ago, would be gone at once. `why` is read by the table of restatements.
 CREATE TABLE IF NOT EXISTS fleet_builds_rows
 (
     run LowCardinality(String),
@@ -130,7 +131,7 @@ CREATE TABLE IF NOT EXISTS exposure_days_rows
 ENGINE = MergeTree
 PARTITION BY (run, toYYYYMM(day))
 ORDER BY (run, run_id, cluster, day, built_at, unit_kind, sku, driver, rack, position, firmware, batch, unit, node)
-TTL day + toIntervalDay(if(run = 'live', 1825, 14))
+TTL toDateTime(built_at) + toIntervalDay(if(run = 'live', 1825, 14))
 SETTINGS non_replicated_deduplication_window = 1000;
 
 -- Episodes of a kind of event on a unit on a day; `episodes` by the window of its class, `by_window` by others (s).
@@ -163,7 +164,7 @@ ENGINE = MergeTree
 PARTITION BY (run, toYYYYMM(day))
 ORDER BY (run, run_id, cluster, day, built_at, unit_kind, name, ifNull(xid, 0), sku, driver, rack, position, firmware,
     batch, unit, node)
-TTL day + toIntervalDay(if(run = 'live', 1825, 14))
+TTL toDateTime(built_at) + toIntervalDay(if(run = 'live', 1825, 14))
 SETTINGS non_replicated_deduplication_window = 1000;
 
 -- Incidents that count as failures, on the unit that they are blamed on, in the cohort that it then belonged to.
@@ -198,7 +199,7 @@ CREATE TABLE IF NOT EXISTS failure_days_rows
 ENGINE = MergeTree
 PARTITION BY run
 ORDER BY (run, run_id, cluster, day, built_at, incident_id)
-TTL day + toIntervalDay(if(run = 'live', 1825, 14))
+TTL toDateTime(built_at) + toIntervalDay(if(run = 'live', 1825, 14))
 SETTINGS non_replicated_deduplication_window = 1000;
 
 -- Data that cannot be true or cannot be counted. Nothing is dropped or counted silently.
@@ -220,5 +221,5 @@ CREATE TABLE IF NOT EXISTS data_quality_rows
 ENGINE = MergeTree
 PARTITION BY run
 ORDER BY (run, run_id, cluster, day, built_at, kind, unit, source, row, detail)
-TTL day + toIntervalDay(if(run = 'live', 1825, 14))
+TTL toDateTime(built_at) + toIntervalDay(if(run = 'live', 1825, 14))
 SETTINGS non_replicated_deduplication_window = 1000;

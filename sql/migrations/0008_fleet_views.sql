@@ -2,20 +2,31 @@
 -- `NAME_as_of(as_of = '2026-03-31 00:00:00')` as it stood then. Both come from the same rows, so a report that was
 -- issued then can be made again now.
 --
--- Spans: of a file that was imported several times the newest import known then; what is streamed has generation 0.
--- A row that was streamed again (an end was learned) stands as it was told last; what a report needs of the past stands
--- in the days that were built then.
+-- Spans: of a file that was imported several times the newest import known then. An import counts once all of it is
+-- written: its last row, of the kind `imported`, says so. Until then, and for ever if it was killed, what its source told
+-- before stands. A file that tells of no job attempts any more leaves none of them.
+--
+-- What is streamed has generation 0. It is told when it begins and again when it ends, and the later row replaces the
+-- earlier one. As of a moment before its end was told it was open; when its begin was told is no longer known, and taken
+-- to be when it began.
 CREATE OR REPLACE VIEW fleet_spans_as_of AS
-SELECT * EXCEPT (version)
+SELECT
+    * EXCEPT (version)
+    REPLACE (if(known_at <= {as_of:DateTime64(3, 'UTC')}, ended_at, NULL) AS ended_at,
+        if(known_at <= {as_of:DateTime64(3, 'UTC')}, outcome, '') AS outcome)
 FROM fleet_spans_rows FINAL
-WHERE known_at <= {as_of:DateTime64(3, 'UTC')}
-    AND (run, run_id, cluster, source, generation) IN
+WHERE kind != 'imported' AND
+(
+    (generation = 0
+        AND least(known_at, toDateTime64(started_at, 3, 'UTC')) <= {as_of:DateTime64(3, 'UTC')})
+    OR (run, run_id, cluster, source, generation) IN
     (
         SELECT run, run_id, cluster, source, max(generation)
         FROM fleet_spans_rows
-        WHERE known_at <= {as_of:DateTime64(3, 'UTC')}
+        WHERE kind = 'imported' AND known_at <= {as_of:DateTime64(3, 'UTC')}
         GROUP BY run, run_id, cluster, source
     )
+)
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE OR REPLACE VIEW fleet_spans AS SELECT * FROM fleet_spans_as_of(as_of = '2299-01-01 00:00:00');
@@ -24,13 +35,13 @@ CREATE OR REPLACE VIEW job_attempts_as_of AS
 SELECT * EXCEPT (version)
 FROM job_attempts_rows FINAL
 WHERE known_at <= {as_of:DateTime64(3, 'UTC')}
-    AND (run, run_id, cluster, source, generation) IN
+    AND (generation = 0 OR (run, run_id, cluster, source, generation) IN
     (
         SELECT run, run_id, cluster, source, max(generation)
-        FROM job_attempts_rows
-        WHERE known_at <= {as_of:DateTime64(3, 'UTC')}
+        FROM fleet_spans_rows
+        WHERE kind = 'imported' AND known_at <= {as_of:DateTime64(3, 'UTC')}
         GROUP BY run, run_id, cluster, source
-    )
+    ))
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE OR REPLACE VIEW job_attempts AS SELECT * FROM job_attempts_as_of(as_of = '2299-01-01 00:00:00');
@@ -82,9 +93,21 @@ WHERE build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime6
 
 CREATE OR REPLACE VIEW failure_days AS SELECT * FROM failure_days_as_of(as_of = '2299-01-01 00:00:00');
 
+-- Of a file that was imported several times, what the last import known then could not use. Every import leaves a row
+-- of the kind `imported`, so that one without a defect stands for those before it.
 CREATE OR REPLACE VIEW data_quality_as_of AS
 SELECT *
 FROM data_quality_rows
-WHERE build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}));
+WHERE kind != 'imported' AND
+(
+    build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
+    OR (run, run_id, cluster, source, built_at) IN
+    (
+        SELECT run, run_id, cluster, source, max(data_quality_rows.built_at)
+        FROM data_quality_rows
+        WHERE kind = 'imported' AND data_quality_rows.built_at <= {as_of:DateTime64(3, 'UTC')}
+        GROUP BY run, run_id, cluster, source
+    )
+);
 
 CREATE OR REPLACE VIEW data_quality AS SELECT * FROM data_quality_as_of(as_of = '2299-01-01 00:00:00');

@@ -30,20 +30,3 @@ ARRAY JOIN arraySplit(
     (minute) -> minute = 0 OR NOT bitTest(minutes, greatest(minute, 1) - 1),
     arrayFilter((minute) -> bitTest(minutes, minute), range(60))
 ) AS stretch;
-
--- Of a file that was imported several times, what the last import known then could not use. Every import leaves a row
--- of the kind `imported`, so that one without a defect stands for those before it.
-CREATE OR REPLACE VIEW data_quality_as_of AS
-SELECT *
-FROM data_quality_rows
-WHERE kind != 'imported' AND
-(
-    build IN (SELECT build FROM standing_builds_as_of(as_of = {as_of:DateTime64(3, 'UTC')}))
-    OR (run, run_id, cluster, source, built_at) IN
-    (
-        SELECT run, run_id, cluster, source, max(data_quality_rows.built_at)
-        FROM data_quality_rows
-        WHERE kind = 'imported' AND data_quality_rows.built_at <= {as_of:DateTime64(3, 'UTC')}
-        GROUP BY run, run_id, cluster, source
-    )
-);

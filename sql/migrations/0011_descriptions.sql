@@ -349,3 +349,12 @@ ALTER TABLE observed
     COMMENT COLUMN hour 'the hour it is within',
     COMMENT COLUMN started_at 'the begin of the first minute',
     COMMENT COLUMN ended_at 'the end of the last minute';
+
+ALTER TABLE exposure_days
+    COMMENT COLUMN day 'the UTC day it is of',
+    COMMENT COLUMN unit 'a GPU by UUID or serial number, a node by machine id or name',
+    COMMENT COLUMN node 'the node a GPU sat in; of a node itself';
+
+ALTER TABLE episode_days
+    COMMENT COLUMN day 'the UTC day it is of',
+    COMMENT COLUMN unit 'a GPU by UUID or serial number, else node/bus address; a node by machine id or name; empty: nobody';

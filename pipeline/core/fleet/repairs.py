@@ -13,6 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pipeline.core.fleet.days import DAY_NS
 from pipeline.core.fleet.installed import end_of
 from pipeline.core.fleet.intervals import FOREVER, Span
 from pipeline.core.fleet.records import Failure, FleetSpan, Repair, UnitKind
@@ -21,7 +22,6 @@ TRUSTED: Final = "trusted"
 Stage = Literal["drained", "ended", "trusted"]
 # What is done to a unit, and what it is called where nobody names the action. A stated repair goes before the others.
 _MENDING: Final[Mapping[str, str]] = {"repair": "", "reset": "reset", "boot": "reboot", "upgrade": "upgrade"}
-_DAY_NS: Final = 86_400 * 10**9
 _HOUR_NS: Final = 3_600 * 10**9
 _Unit = tuple[str, UnitKind, str]
 
@@ -71,7 +71,7 @@ def repeats(made: Iterable[Repair], failures: Iterable[Failure], within_days: in
     for repair in made:
         if repair.ended_ns is None:
             continue
-        last_ns = repair.ended_ns + within_days * _DAY_NS
+        last_ns = repair.ended_ns + within_days * DAY_NS
         count = counts[repair.action]
         if last_ns > until_ns:
             count[2] += 1

@@ -1,1 +1,0 @@
--- The view stays as it is, for it reads the same rows; 0008 takes it away.
