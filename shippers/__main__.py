@@ -21,6 +21,7 @@ import msgspec
 import orjson
 
 from schemas.topics import CLOCK_BEACON
+from shippers.builtin import check_switches
 from shippers.claim import SpoolLockedError
 from shippers.clock import make_clock
 from shippers.config import Config, ConfigError, load, parse_start_at
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s", level=logging.CRITICAL)
     try:
         config = load(options.config)
+        check_switches(config)
         if options.command == "run":
             return _run(config)
         if options.command == "check":

@@ -19,6 +19,7 @@ from shippers.attributes import problem_in
 
 ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
 MIB: Final = 1024 * 1024
+Profile = Literal["none", "minimal", "gpu", "full"]
 TEN_YEARS_NS: Final = 3652 * 86400 * 10**9
 _INT64: Final = (-(2**63), 2**63 - 1)
 # A byte may take six on the wire (\u0000), and a message may be 8 MiB: neither a line nor a batch may pass 1 MiB.
@@ -91,7 +92,10 @@ class SourceSettings(_Table, frozen=True, kw_only=True):
 
 
 class Config(_Table, frozen=True, kw_only=True):
-    """The whole file."""
+    """The whole file. `profile` says which built-in sources are read (`shippers.builtin`), `sources` switches one of them.
+
+    `source` are the files and rings that are named one by one.
+    """
 
     cluster: str = "default"
     reporter: str = ""
@@ -100,6 +104,8 @@ class Config(_Table, frozen=True, kw_only=True):
     run_id: str = ""
     start_at: str = "15m"
     end_file: str = ""
+    profile: Profile = "minimal"
+    sources: dict[str, bool] = {}
     batch: BatchSettings = BatchSettings()
     kafka: KafkaSettings = KafkaSettings()
     spool: SpoolSettings = SpoolSettings()

@@ -24,7 +24,7 @@ class Position(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `offset` is in bytes (kernel ring: the next sequence number). `head` and `tail` mark the first bytes and those
     just before `offset`. `cuts` counts how often the file was truncated; `skipping`: the rest of an over-long line
-    is still to be passed over.
+    is still to be passed over. `memo` is whatever else a source needs to go on: a cursor, counters as last told.
     """
 
     generation: str
@@ -36,6 +36,7 @@ class Position(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cuts: int = 0
     skipping: bool = False
     mtime_ns: int = 0
+    memo: str = ""
 
 
 class Finished(Struct, frozen=True, array_like=True):

@@ -8,6 +8,7 @@ from typing import Final
 from schemas.clock_notes import ATTRIBUTES, ClockNote
 from schemas.clock_notes import SOURCE as CLOCKS
 from schemas.records import ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
+from shippers import builtin
 from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
@@ -51,6 +52,7 @@ class Reader:
         self._last_number = next_line_seq - 1
         self._filesets: list[FileSet] = []
         self._rings: list[KernelRing] = []
+        self._built_in: list[Source] = builtin.make(config, saved)
         self._start = 0
         self._gone: list[str] = []
         self._batch = Batch()
@@ -80,8 +82,8 @@ class Reader:
         for fileset in self._filesets:
             fileset.look(moment)
             self._gone.extend(fileset.take_gone())
-        for ring in self._rings:
-            ring.look(moment)
+        for source in (*self._rings, *self._built_in):
+            source.look(moment)
 
     @property
     def next_line_seq(self) -> int:
@@ -113,7 +115,7 @@ class Reader:
     def source_progress(self) -> list[SourceProgress]:
         """Progress of each source."""
         return [
-            *(ring.progress() for ring in self._rings),
+            *(source.progress() for source in (*self._rings, *self._built_in)),
             *(each for fileset in self._filesets for each in fileset.progress()),
         ]
 
@@ -121,8 +123,8 @@ class Reader:
         """Close all sources."""
         for fileset in self._filesets:
             fileset.close()
-        for ring in self._rings:
-            ring.close()
+        for source in (*self._rings, *self._built_in):
+            source.close()
 
     def _add(self, settings: SourceSettings, saved: Positions) -> None:
         start_at = parse_start_at(settings.start_at or self._config.start_at)
@@ -138,7 +140,7 @@ class Reader:
 
     def _in_turn(self) -> list[Source]:
         """All sources, each pass beginning with another."""
-        sources: list[Source] = [*self._rings, *(tail for each in self._filesets for tail in each.tails.values())]
+        sources = list(self._all())
         self._start = (self._start + 1) % max(1, len(sources))
         return sources[self._start :] + sources[: self._start]
 
@@ -180,5 +182,6 @@ class Reader:
 
     def _all(self) -> Iterator[Source]:
         yield from self._rings
+        yield from self._built_in
         for fileset in self._filesets:
             yield from fileset.tails.values()

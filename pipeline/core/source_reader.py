@@ -244,7 +244,7 @@ class SourceReader:
     def _event(self, statement: Statement, own: When | None) -> None:
         statement = self._as_stated(statement)
         line, parsed, match, _ = statement
-        if match.role == "noise":
+        if match.role == "noise" or match.by.told_by not in ("", self._said.kind):
             return
         when = own or self._clock.said_at(line, parsed, match)
         when = when or self._clock.unstamped(line, parsed)

@@ -1,0 +1,59 @@
+"""The sources that the agent has of its own: what each reads, in which profile it is on, and how it is made.
+
+A profile holds those of the ones before it. `[sources] NAME = true` or `false` in the settings switches a single one.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from shippers.config import Config, ConfigError, Profile
+from shippers.pieces import Source
+from shippers.positions import Positions, SourcePosition
+
+PROFILES: Final[tuple[Profile, ...]] = ("none", "minimal", "gpu", "full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIn:
+    """One source. `profile` is the first that has it; `reads` and `needs` are for people.
+
+    `make` is called when the agent starts, with the settings and how far it was read; it imports what it needs itself.
+    """
+
+    name: str
+    profile: Profile
+    reads: str
+    needs: str
+    make: Callable[[Config, SourcePosition | None], Source]
+
+
+# In the order in which `check` lists them.
+BUILT_IN: Final[tuple[BuiltIn, ...]] = ()
+
+
+def switched_on(config: Config) -> Iterator[BuiltIn]:
+    """The built-in sources that the settings ask for. Only a live agent on a running clock has any."""
+    if config.run == "live" and config.clock.static is None:
+        yield from (each for each in BUILT_IN if is_on(each, config))
+
+
+def is_on(each: BuiltIn, config: Config) -> bool:
+    """Whether a source is on by its switch, else by the profile."""
+    return config.sources.get(each.name, PROFILES.index(each.profile) <= PROFILES.index(config.profile))
+
+
+def make(config: Config, saved: Positions) -> list[Source]:
+    """The sources that are on."""
+    return [each.make(config, saved.get(each.name)) for each in switched_on(config)]
+
+
+def check_switches(config: Config) -> None:
+    """Raises ConfigError where a switch is of no source that there is."""
+    names = {each.name for each in BUILT_IN}
+    for name in config.sources:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
+            raise ConfigError(f"[sources] {name} is no source; {hint}")

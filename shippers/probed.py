@@ -1,0 +1,135 @@
+"""A probe as a source: looked at when it is due, its lines numbered as those of a file are."""
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from schemas.records import Gap, RawLine, SourceProgress
+from schemas.vocabulary import SourceState
+from shippers.pieces import Limit, Moment, Piece
+from shippers.positions import Position, SourcePosition
+from shippers.probes.probe import Absent, Probe, Refused
+
+KIND: Final = "telemetry"
+_RETRY_NS: Final = 30 * 10**9
+_KEPT_LINES: Final = 10_000  # of a probe that tells more than is read
+_SLOW_S: Final = 10.0
+
+
+class ProbedSource:
+    """One probe. A generation is one life of the agent, an offset the number of a line in it."""
+
+    def __init__(self, probe: Probe, saved: SourcePosition | None = None) -> None:
+        self.name = probe.name
+        self._probe = probe
+        self._memo = saved.generations[0].memo if saved and saved.generations else ""
+        self._saved_memo = self._memo
+        self._generation = uuid.uuid4().hex[:12]
+        self._offset = 0
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[int, str]] = deque()
+        self._dropped = 0
+        self._state: SourceState = "off"
+        self._reason: str | None = "not looked at yet"
+        self._is_open = False
+        self._due_mono_ns = 0
+        self._through_ns = 0
+        self._looking: threading.Thread | None = None
+        self._since_mono_ns = 0
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What holds for all its lines."""
+        return {"kind": KIND}
+
+    def look(self, moment: Moment) -> None:
+        """Look at what is due; where that may hang, by a thread of its own that nobody waits for."""
+        if self._looking is not None and self._looking.is_alive():
+            self._say_slow(moment)
+            return
+        if moment.mono_ns < self._due_mono_ns:
+            return
+        self._due_mono_ns = moment.mono_ns + int(self._probe.every_s * 1e9)
+        if not self._probe.may_hang:
+            self._look(moment)
+            return
+        self._since_mono_ns = moment.mono_ns
+        self._looking = threading.Thread(target=self._look, args=(moment,), name=self.name, daemon=True)
+        self._looking.start()
+
+    def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
+        """The lines that wait."""
+        with self._lock:
+            taken = [self._waiting.popleft() for _ in range(min(limit.lines, len(self._waiting)))]
+            dropped, self._dropped = self._dropped, 0
+            memo = self._memo
+        if not taken and not dropped and memo == self._saved_memo:
+            return None
+        self._saved_memo = memo
+        lines = [self._line(body, observed_ns, next(numbers)) for observed_ns, body in taken]
+        gaps = [Gap(source=self.name, reason="told more than was read", lost_lines=dropped)] if dropped else []
+        position = Position(generation=self._generation, offset=self._offset, memo=memo)
+        return Piece(
+            source=self.name, position=SourcePosition(generations=(position,)), lines=lines, gaps=gaps,
+            size=sum(len(line.body) for line in lines),
+        )  # fmt: skip
+
+    def progress(self) -> SourceProgress:
+        """Whether it can be looked at, and until when it was."""
+        with self._lock:
+            return SourceProgress(
+                source=self.name, state=self._state, kind=KIND, reason=self._reason,
+                read_through_unix_nano=self._through_ns, at_end=self._state == "on" and not self._waiting,
+                attributes=self.attributes,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Close the probe, unless it hangs."""
+        if self._is_open and (self._looking is None or not self._looking.is_alive()):
+            self._is_open = False
+            self._probe.close()
+
+    def _look(self, moment: Moment) -> None:
+        try:
+            if not self._is_open:
+                self._probe.open(self._memo)
+                self._is_open = True
+            told = self._probe.look(moment)
+        except Absent as error:
+            self._end_look(moment, "off", str(error))
+        except Refused as error:
+            self._end_look(moment, "refused", str(error))
+        except OSError as error:
+            self._end_look(moment, "refused", f"{error.filename or self.name}: {error.strerror or error}")
+        else:
+            with self._lock:
+                self._waiting.extend((moment.observed_ns, body) for body in told)
+                while len(self._waiting) > _KEPT_LINES:
+                    self._waiting.popleft()
+                    self._dropped += 1
+                self._memo = self._probe.memo()
+                self._state, self._reason, self._through_ns = "on", None, moment.observed_ns
+
+    def _end_look(self, moment: Moment, state: SourceState, reason: str) -> None:
+        """It cannot be looked at now: close it, and try again in half a minute."""
+        with self._lock:
+            self._state, self._reason = state, reason
+        self._due_mono_ns = moment.mono_ns + _RETRY_NS
+        if self._is_open:
+            self._is_open = False
+            self._probe.close()
+
+    def _say_slow(self, moment: Moment) -> None:
+        slow_s = (moment.mono_ns - self._since_mono_ns) / 1e9
+        if slow_s > max(_SLOW_S, 3 * self._probe.every_s):
+            with self._lock:
+                self._state, self._reason = "refused", f"has not answered for {slow_s:.0f} s"
+
+    def _line(self, body: str, observed_ns: int, seq: int) -> RawLine:
+        self._offset += 1
+        return RawLine(
+            seq=seq, source=self.name, generation=self._generation, offset=self._offset, body=body,
+            observed_time_unix_nano=observed_ns,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What the agent measures itself, one file per thing that is looked at."""
