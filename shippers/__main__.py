@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 import orjson
@@ -34,12 +34,28 @@ if TYPE_CHECKING:
 FINE, PROBLEM, USAGE, UNREACHABLE, INTERNAL = range(5)
 
 
+class Command(Protocol):
+    """A file of `shippers.commands`."""
+
+    def add(self, commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+        """Add the parser of the command, with an example."""
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Do it. Returns the exit code."""
+
+
+# By name. What a command needs beyond the standard library it imports in `run`.
+COMMANDS: Final[dict[str, Command]] = {}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command. Returns the exit code."""
     options = _parser().parse_args(arguments)
     # The client library reports each retry; we say once that Kafka is away, and once that it is back.
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s", level=logging.CRITICAL)
     try:
+        if options.command in COMMANDS:
+            return COMMANDS[options.command].run(options)
         config = load(options.config)
         check_switches(config)
         if options.command == "run":
@@ -99,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
         if name == "print":
             command.add_argument("--once", action="store_true", help="stop at the end of all sources")
             command.add_argument("--start-at", metavar="WHERE", help='"end", "beginning" or an age such as "15m"')
+    for each in COMMANDS.values():
+        each.add(commands)
     return parser
 
 

@@ -92,7 +92,8 @@ class SourceSettings(_Table, frozen=True, kw_only=True):
 
 
 class Config(_Table, frozen=True, kw_only=True):
-    """The whole file. `profile` says which built-in sources are read (`shippers.builtin`), `sources` switches one of them.
+    """The whole file. `profile` says which built-in sources are read (`shippers.builtin`), `sources` switches single
+    ones.
 
     `source` are the files and rings that are named one by one.
     """

@@ -1,0 +1,1 @@
+"""Commands of `rootrank-shipper`, one file each."""
