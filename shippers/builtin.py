@@ -29,8 +29,30 @@ class BuiltIn:
     make: Callable[[Config, SourcePosition | None], Source]
 
 
+def _nvml(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.nvml.source import NvmlSource
+
+    return NvmlSource(config.nvml, saved)
+
+
+def _job_map(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.probed import ProbedSource
+    from shippers.probes.job_map import JobMap
+
+    return ProbedSource(JobMap(config.nvml.job_map), saved)
+
+
 # In the order in which `check` lists them.
-BUILT_IN: Final[tuple[BuiltIn, ...]] = ()
+BUILT_IN: Final[tuple[BuiltIn, ...]] = (
+    BuiltIn(
+        name="nvml", profile="gpu", reads="events and changes of the GPUs, through NVML in a process of its own",
+        needs="the NVIDIA driver, its devices and libnvidia-ml.so.1 ([nvml] driver_root)", make=_nvml,
+    ),
+    BuiltIn(
+        name="job_map", profile="gpu", reads="which job has which GPU, from the folder of dcgm-exporter",
+        needs="[nvml] job_map", make=_job_map,
+    ),
+)  # fmt: skip
 
 
 def switched_on(config: Config) -> Iterator[BuiltIn]:

@@ -79,6 +79,19 @@ class ClockSettings(_Table, frozen=True, kw_only=True):
     record: str = ""
 
 
+class NvmlSettings(_Table, frozen=True, kw_only=True):
+    """What NVML is asked, and where it is. In a container `driver_root` is where the host's driver is mounted, and
+    `sys_root` and `proc_root` where its /sys and /proc are. `job_map`: the folder given to dcgm-exporter.
+    """
+
+    driver_root: str = "/"
+    interval_s: int = 10
+    deadline_s: int = 20
+    sys_root: str = "/sys"
+    proc_root: str = "/proc"
+    job_map: str = ""
+
+
 class SourceSettings(_Table, frozen=True, kw_only=True):
     """One thing to read. `name` is what lines call it; for a glob it is put before the file's own path."""
 
@@ -111,6 +124,7 @@ class Config(_Table, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     spool: SpoolSettings = SpoolSettings()
     clock: ClockSettings = ClockSettings()
+    nvml: NvmlSettings = NvmlSettings()
     source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
 
 
@@ -213,6 +227,8 @@ def _check_values(config: Config) -> None:
     _within("batch.linger_ms", config.batch.linger_ms, 1, 1000)
     _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
+    _within("nvml.interval_s", config.nvml.interval_s, 1, 3600)
+    _within("nvml.deadline_s", config.nvml.deadline_s, 5, 600)
     _check_clock(config.clock)
     seen: set[str] = set()
     for source in config.source:
