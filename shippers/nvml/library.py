@@ -11,7 +11,7 @@ from typing import Any, Final
 import pynvml
 from msgspec import Struct
 
-from shippers.nvml.messages import Value
+from shippers.nvml.messages import Identity, Value
 
 LIBRARY: Final = "libnvidia-ml.so.1"
 # Where distributions and the vendor's containers put it, below the driver root.
@@ -112,6 +112,10 @@ class Gpu:
         """What identifies it, as lines say it."""
         told = {"gpu": self.index, "uuid": self.uuid, "pci": self.address, "serial": self.serial}
         return {name: value for name, value in told.items() if value not in (None, "")}
+
+    def identity(self) -> Identity:
+        """The same for an inventory, with its model."""
+        return Identity(address=self.address, index=self.index, uuid=self.uuid, serial=self.serial, model=self.model)
 
     def read(self, *, with_links: bool) -> dict[str, Value]:
         """All that it supports. Raises NvmlError where it does not answer."""

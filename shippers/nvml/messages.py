@@ -42,17 +42,28 @@ class Alive(Message, frozen=True, kw_only=True, tag="alive"):
     doing: str
 
 
+class Identity(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who a GPU is, as far as it says."""
+
+    address: str
+    index: int | None = None
+    uuid: str | None = None
+    serial: str | None = None
+    model: str | None = None
+
+
 class Opened(Message, frozen=True, kw_only=True, tag="opened"):
     """NVML answers. `skipped` says of GPUs why they are not asked."""
 
-    gpus: int
+    gpus: list[Identity]
+    driver: str
+    library: str
     skipped: list[str] = []
 
 
 class Read(Message, frozen=True, kw_only=True, tag="read"):
     """All GPUs were asked; `memo` is what to know after a restart, where that has changed."""
 
-    at_ns: int
     memo: str | None = None
 
 

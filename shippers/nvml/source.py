@@ -29,6 +29,7 @@ _SECOND_NS: Final = 10**9
 _PAUSES_S: Final = (5, 10, 30, 60, 300)
 _REST_S: Final = 60
 _STEADY_NS: Final = 120 * _SECOND_NS  # so long must it go well before the pauses begin anew
+_LOOK_EVERY_NS: Final = 200_000_000  # passes come more often than is worth a look
 _KEPT_LINES: Final = 10_000
 _READ_BYTES: Final = 256 * 1024
 # Between the clocks of a pass and those of the process: both are read one after the other.
@@ -44,7 +45,10 @@ class _Waiting(Struct, frozen=True, kw_only=True):
 
 
 class NvmlSource:
-    """All that NVML says of this machine's GPUs."""
+    """All that NVML says of this machine's GPUs.
+
+    `inventory`: those that were opened last, with all their names; `looks`: how often all were asked.
+    """
 
     def __init__(
         self, settings: NvmlSettings, saved: SourcePosition | None = None, command: Sequence[str] = COMMAND
@@ -66,8 +70,10 @@ class NvmlSource:
         self._rest = b""
         self._doing = "starting"
         self._heard_ns = self._started_ns = self._due_ns = 0
-        self._ended_ns = 0
+        self._ended_ns = self._looked_ns = 0
         self._failures = 0
+        self.inventory: Opened | None = None
+        self.looks = 0
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -76,6 +82,9 @@ class NvmlSource:
 
     def look(self, moment: Moment) -> None:
         """Take what the process has said; start it, or end it where it does not answer. Never waits."""
+        if 0 <= moment.mono_ns - self._looked_ns < _LOOK_EVERY_NS:
+            return
+        self._looked_ns = moment.mono_ns
         if self._child is None:
             if moment.mono_ns >= self._due_ns:
                 self._start(moment)
@@ -187,11 +196,14 @@ class NvmlSource:
         match message:
             case Alive():
                 self._doing = message.doing
+                # All events until now were taken; what is asked for at an interval says itself when it was.
+                self._through_ns = moment.observed_ns
             case Opened():
                 skipped = f"; not asked: {'; '.join(message.skipped)}" if message.skipped else ""
-                self._state, self._reason = "on", f"{message.gpus} GPUs{skipped}" if skipped else None
+                self._state, self._reason = "on", f"{len(message.gpus)} GPUs{skipped}" if skipped else None
+                self.inventory = message
             case Read():
-                self._through_ns = _wall_ns(message.at_ns, moment)
+                self.looks += 1
                 self._memo = self._memo if message.memo is None else message.memo
                 if moment.mono_ns - self._started_ns > _STEADY_NS:
                     self._failures = 0

@@ -155,7 +155,9 @@ class Watch:
                 self._skipped.append(f"{address}: not given to this process, or does not answer")
             else:
                 self._open_gpu(address)
-        self._say(Opened(gpus=len(self._gpus), skipped=self._skipped))
+        driver, library = self._nvml.versions()
+        gpus = [one.gpu.identity() for one in self._gpus.values()]
+        self._say(Opened(gpus=gpus, driver=driver, library=library, skipped=self._skipped))
 
     def _open_gpu(self, address: str) -> None:
         self._say(Alive(doing=f"opening GPU {address}"))
@@ -212,7 +214,7 @@ class Watch:
                 wants_reset |= self._look_at(one)
         memo = self._judge.memo()
         is_news, self._memo = memo != self._memo, memo
-        self._say(Read(at_ns=self._now_ns(), memo=memo if is_news else None))
+        self._say(Read(memo=memo if is_news else None))
         if wants_reset:
             self._stop(LET_GO, "a GPU is to be reset: NVML is let go for that, and asked once a minute")
         if all(one.is_lost for one in self._gpus.values()):

@@ -134,8 +134,8 @@ class Reader:
 
     def wait_for_look(self) -> None:
         """Until all GPUs were asked once more."""
-        before_ns = self.source.progress().read_through_unix_nano
-        self.until(lambda: self.source.progress().read_through_unix_nano > before_ns, "another look")
+        before = self.source.looks
+        self.until(lambda: self.source.looks > before, "another look")
 
     def bodies(self, thing: str = "") -> list[str]:
         self.look()

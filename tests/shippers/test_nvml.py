@@ -2,12 +2,19 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from schemas.records import RawLine
+from schemas import codec
+from schemas.records import Gpu, RawLine
+from schemas.topics import RAW
+from shippers.config import Config
+from shippers.nvml.inventory import node_facts
+from shippers.nvml.machine import Machine
 from shippers.nvml.source import WIDTH
 from tests.shippers.fakes import eventually
 from tests.shippers.nvml_machine import ASLEEP, Reader, StubMachine, build
@@ -278,6 +285,29 @@ def test_its_process_ends_with_the_agent(machine: StubMachine, reader: Reader) -
     assert child.returncode == 0
 
 
+_AGENT = """
+import sys
+from pathlib import Path
+from shippers.config import NvmlSettings
+from tests.shippers.nvml_machine import Reader
+root, sys_root, proc_root = sys.argv[1:]
+reader = Reader(NvmlSettings(driver_root=root, sys_root=sys_root, proc_root=proc_root, interval_s=1, deadline_s=60))
+reader.until(lambda: "asking" in reader.source._doing, "that it asks")
+print(reader.source._child.pid, flush=True)
+reader.until(lambda: False, "being killed")
+"""
+
+
+def test_a_process_that_hangs_dies_with_an_agent_that_is_killed(machine: StubMachine) -> None:
+    machine.say(gpu0_hang=1)
+    command = [sys.executable, "-c", _AGENT, str(machine.driver_root), str(machine.sys), str(machine.proc)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        pid = int(agent.stdout.readline())
+        agent.kill()
+    eventually(lambda: Machine().process(pid) != "here", "its end")
+
+
 def test_an_interrupt_of_the_terminal_is_for_the_agent_alone(machine: StubMachine, reader: Reader) -> None:
     reader.wait_for_state("on")
     os.kill(child_of(reader), signal.SIGINT)
@@ -295,6 +325,21 @@ def test_lines_say_when_as_far_as_it_is_known(machine: StubMachine, reader: Read
     later = next(line for line in reader.lines if "gpu.over" in line.body)
     assert later.time_unix_nano is not None
     assert later.observed_time_unix_nano - later.time_unix_nano == int(later.attributes[WIDTH])
+
+
+def test_the_inventory_is_a_record_of_the_node_that_the_codec_takes(machine: StubMachine, reader: Reader) -> None:
+    reader.wait_for_state("on")
+    assert reader.source.inventory is not None
+    config = Config(cluster="c", reporter="node-7", run_id="live", machine_id="m1")
+    facts = node_facts(config, "boot", 17, reader.source.inventory)
+    assert facts.gpus == [
+        Gpu(
+            pci_bus_id="0000:10:00.0", index=0, uuid="GPU-0a1b2c3d-0000-4000-8000-000000000000",
+            serial="1650123456700", model="NVIDIA Stub 80GB",
+        )
+    ]  # fmt: skip
+    assert facts.versions == {"driver": "570.86.15", "nvml": "12.570.86.15"}
+    assert codec.decode(RAW.name, codec.encode(facts)) == facts
 
 
 @pytest.mark.slow
