@@ -148,7 +148,7 @@ class NvmlSource:
             reason = f"all {len(gpus)} GPUs are asleep and left so ({gpus[0].asleep})"
         if reason:
             self._state, self._reason = "off", reason
-            self._due_ns = moment.mono_ns + int(self._settings.interval_s * _SECOND_NS)
+            self._due_ns = moment.mono_ns + (self._settings.interval_s if gpus else _REST_S) * _SECOND_NS
             return
         try:
             child = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -25,6 +25,7 @@ from shippers.nvml.messages import (
 
 WAIT_MS: Final = 1000  # so long may the moment of an event be uncertain
 LINKS_EVERY_S: Final = 60.0
+SCAN_EVERY_S: Final = 60.0  # for GPUs that came to the bus
 IDLE_LOOKS: Final = 3
 UNKNOWN_XID: Final = 999  # NVML: an Xid of which it does not know the number
 _UNREADABLE_LOOKS: Final = 2
@@ -93,6 +94,8 @@ class Watch:
         self._waited_ns = 0
         self._idle_looks = 0
         self._skipped: list[str] = []
+        self._asleep: set[str] = set()
+        self._scan_due_ns = 0
 
     def open(self) -> None:
         """Open the library and the GPUs that are awake. Raises Stop."""
@@ -112,8 +115,7 @@ class Watch:
         """Wait for events for so long, then ask the GPUs where that is due. Raises Stop."""
         self._say(Alive(doing="waiting for events"))
         try:
-            if self._nvml.listens:
-                self._take_events(timeout_ms)
+            self._take_events(timeout_ms)
             if self._now_ns() >= self._due_ns:
                 self._due_ns = self._now_ns() + int(self._settings.interval_s * SECOND_NS)
                 self._look()
@@ -144,13 +146,15 @@ class Watch:
 
     def _open_gpus(self) -> None:
         """Open what is awake and not open yet, and say who they are."""
-        self._skipped = []
+        self._skipped, self._asleep = [], set()
+        self._scan_due_ns = self._now_ns() + int(SCAN_EVERY_S * SECOND_NS)
         for found in self._machine.gpus():
             address = found.address
             if address in self._gpus:
                 continue
             if found.asleep:
                 self._skipped.append(f"{address}: {found.asleep}")
+                self._asleep.add(address)
             elif address in self._refused:
                 self._skipped.append(f"{address}: not given to this process, or does not answer")
             else:
@@ -185,9 +189,14 @@ class Watch:
 
     def _take_events(self, timeout_ms: int) -> None:
         """All events that wait. What comes now happened since the wait before the last one began."""
-        for _ in range(_MAX_EVENTS):
+        for _ in range(_MAX_EVENTS if self._nvml.listens else 0):
             began_ns = self._now_ns()
-            event = self._nvml.wait(timeout_ms)
+            try:
+                event = self._nvml.wait(timeout_ms)
+            except NvmlError as error:
+                if error.code in (LOST, RESET_REQUIRED):
+                    self._look()  # says which one it is; nobody can wait for the others together with it
+                raise
             if event is None:
                 self._waited_ns = began_ns
                 return
@@ -205,8 +214,8 @@ class Watch:
 
     def _look(self) -> None:
         """Ask every GPU once."""
-        awake = {gpu.address for gpu in self._machine.gpus() if not gpu.asleep}
-        if awake - self._gpus.keys() - self._refused:
+        has_woken = any(not self._machine.why_asleep(address) for address in self._asleep)
+        if has_woken or self._now_ns() >= self._scan_due_ns:
             self._open_gpus()
         wants_reset = False
         for one in self._gpus.values():

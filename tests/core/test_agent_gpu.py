@@ -3,9 +3,12 @@
 import msgspec
 import pytest
 
+from pipeline.core.facts import Facts
+from pipeline.core.placement import PlacementMap
 from pipeline.engine import Engine
 from schemas.records import ClockReading, Incident
-from tests.strategies import SECOND, T0, raw_batch, raw_lines, raw_progress
+from tests.lines.reading import events_of
+from tests.strategies import SECOND, T0, event, raw_batch, raw_lines, raw_progress
 
 NAMES = "gpu=3 uuid=GPU-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9 pci=0000:5e:00.0 serial=1650000000123"
 CLOCK = ClockReading(raw_ns=1, mono_ns=1, boottime_ns=1, wall_ns=T0 + 7200 * SECOND)
@@ -61,3 +64,13 @@ def test_heat_that_the_agent_says_was_short_is_ordinary(lasted_s: int, count: in
 )
 def test_what_is_ordinary_concludes_nothing(text: str) -> None:
     assert incidents((0, text)) == []
+
+
+def test_a_process_that_nvml_sees_on_a_gpu_gives_its_rank_the_gpu() -> None:
+    (use,) = (one for one in events_of(f"rootrank: gpu.process {NAMES} pid=800 memory_mib=70000", "telemetry", "beta"))
+    facts = Facts()
+    facts.learn(use)
+    facts.learn(event("placement.stated", node="beta", source="prolog", rank=5, pid=800, attributes={"rank": "5"}))
+    rank = PlacementMap(facts).ranks[5]
+    assert (rank.node, rank.pci_bus_id, rank.gpu_index) == ("beta", "0000:5e:00.0", 3)
+    assert rank.gpu_uuid == "GPU-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from schemas import codec
 from schemas.records import Gpu, RawLine
 from schemas.topics import RAW
-from shippers.config import Config
+from shippers.agent import Agent
+from shippers.config import ClockSettings, Config, SpoolSettings
 from shippers.nvml.inventory import node_facts
 from shippers.nvml.machine import Machine
 from shippers.nvml.source import WIDTH
-from tests.shippers.fakes import eventually
+from tests.shippers.fakes import FakeSink, eventually
 from tests.shippers.nvml_machine import ASLEEP, Reader, StubMachine, build
 
 XID, DOUBLE_BIT, UNAVAILABLE = 0x8, 0x2, 0x4000
@@ -109,6 +111,26 @@ def test_a_lost_gpu_is_said_once_and_the_others_are_still_read(
     reader.wait_for_look()
     assert len(reader.bodies("gpu.lost")) == 1
     assert reader.state()[0] == "on"
+    reader.source.close()
+
+
+def test_where_a_lost_gpu_spoils_the_wait_it_is_said_and_the_others_are_opened_anew(
+    tmp_path: Path, driver_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = StubMachine(tmp_path / "two", driver_root, gpus=2)
+    monkeypatch.setenv("NVML_STUB", str(machine.scenario))
+    reader = Reader(machine.settings())
+    reader.wait_for_state("on")
+    reader.wait_for_look()
+    machine.say(gpu1_code=15, wait=15)
+    assert "uuid=GPU-0a1b2c3d" in reader.wait_for("gpu.lost")[0]
+    reader.wait_for_state("refused", "GPU is lost")
+    machine.say(wait=None)
+    reader.look(later_s=6)
+    assert "1 GPUs; not asked: 0000:11:00.0" in reader.wait_for_state("on")
+    machine.event(1, XID, 31)
+    assert "pci=0000:10:00.0" in reader.wait_for("gpu.xid")[0]
+    assert len(reader.bodies("gpu.lost")) == 1
     reader.source.close()
 
 
@@ -340,6 +362,28 @@ def test_the_inventory_is_a_record_of_the_node_that_the_codec_takes(machine: Stu
     ]  # fmt: skip
     assert facts.versions == {"driver": "570.86.15", "nvml": "12.570.86.15"}
     assert codec.decode(RAW.name, codec.encode(facts)) == facts
+
+
+def test_what_nvml_tells_goes_through_the_agents_spool_with_its_kind_and_its_moment(
+    machine: StubMachine, tmp_path: Path
+) -> None:
+    config = Config(
+        cluster="c", reporter="node-7", run_id="live", profile="none", sources={"nvml": True}, source=(),
+        spool=SpoolSettings(dir=str(tmp_path / "spool")), nvml=machine.settings(), clock=ClockSettings(beacon=False),
+    )  # fmt: skip
+    sink = FakeSink()
+    agent = Agent(config, sink)
+    work = threading.Thread(target=agent.run)
+    work.start()
+    eventually(lambda: any("gpu.identity" in body for body in sink.bodies()), "its GPUs")
+    machine.event(1, XID, 79)
+    eventually(lambda: any("gpu.xid" in body for body in sink.bodies()), "the Xid")
+    agent.request_stop()
+    work.join(20)
+    assert {batch.source_attributes["nvml"]["kind"] for batch in sink.batches() if batch.records} == {"telemetry"}
+    (line,) = (line for batch in sink.batches() for line in batch.records if "gpu.xid" in line.body)
+    assert line.time_unix_nano is not None
+    assert line.time_unix_nano < line.observed_time_unix_nano
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
  *
  *   gpus 2                      how many there are: 0000:10:00.0, 0000:11:00.0, ...
  *   init 18                     what nvmlInit returns
+ *   wait 15                     what waiting for events returns
  *   closed 1                    every call returns NVML_ERROR_UNINITIALIZED
  *   crash 1                     the next reading of a GPU is a segmentation fault
  *   driver 570.86.15
@@ -253,6 +254,7 @@ int nvmlEventSetWait_v2(void *set, event_t *event, unsigned timeout_ms) {
   (void)set;
   for (unsigned waited = 0;; waited += WAIT_STEP_MS) {
     CHECKED(NULL);
+    if (number("wait", OK)) return (int)number("wait", OK);
     if (next_event(event)) return OK;
     if (waited >= timeout_ms) return TIMEOUT;
     usleep(WAIT_STEP_MS * 1000);
