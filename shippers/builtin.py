@@ -29,8 +29,29 @@ class BuiltIn:
     make: Callable[[Config, SourcePosition | None], Source]
 
 
+def _journal(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.journal import of_services
+
+    return of_services(config, saved)
+
+
+def _journal_kernel(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.journal import of_kernel
+
+    return of_kernel(config, saved)
+
+
 # In the order in which `check` lists them.
-BUILT_IN: Final[tuple[BuiltIn, ...]] = ()
+BUILT_IN: Final[tuple[BuiltIn, ...]] = (
+    BuiltIn(
+        name="journal", profile="minimal", reads="what services write into the journal",
+        needs="journalctl, and root or the group systemd-journal", make=_journal,
+    ),
+    BuiltIn(
+        name="journal_kernel", profile="minimal", reads="the kernel's log in the journal, where /dev/kmsg is not read",
+        needs="journalctl, and root or the group systemd-journal", make=_journal_kernel,
+    ),
+)  # fmt: skip
 
 
 def switched_on(config: Config) -> Iterator[BuiltIn]:

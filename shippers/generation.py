@@ -11,6 +11,7 @@ from shippers.pieces import Limit
 from shippers.positions import HEAD_BYTES, TAIL_BYTES, Mark, Position, mark_of
 
 CHUNK_BYTES: Final = 256 * 1024
+_COUNT_BYTES: Final = 1024 * 1024
 _NEWLINE: Final = b"\n"
 
 
@@ -51,6 +52,7 @@ class Generation:
         self.size = status.st_size
         self.grew_mono_ns = 0
         self.left_mono_ns: int | None = None
+        self.fresh_from = self.size  # what is behind it was written while we looked
         self.is_at_end = False
         self._head = saved.head if saved else Mark()
         self._tail = os.pread(fd, min(TAIL_BYTES, self.offset), self.offset - min(TAIL_BYTES, self.offset))
@@ -117,6 +119,30 @@ class Generation:
             limit = Limit(lines=1, size=want)
         self._looked_at = (self.size, status.st_mtime_ns)
         return None
+
+    def pass_over(self, most: int) -> tuple[int, int]:
+        """Go on by at most so many bytes, to the end of a line, unread: how many lines and bytes these were.
+
+        Raises ReplacedError.
+        """
+        lines, size, at = 0, 0, self.offset
+        while size < most:
+            data = (
+                self._pread(min(_COUNT_BYTES, most - size))
+                if at == self.offset
+                else os.pread(self.fd, _COUNT_BYTES, at)
+            )
+            end = data.rfind(_NEWLINE) + 1
+            if not end:
+                break
+            lines, size, at = lines + data.count(_NEWLINE), size + end, at + end
+        if lines:
+            self._looked_at = None
+            self._move_to(at)
+            self._see_head()
+            if self.line_no is not None:
+                self.line_no += lines
+        return lines, size
 
     def advance(self, chunk: Chunk, count: int) -> None:
         """Count the first `count` lines of `chunk` as read."""

@@ -6,18 +6,22 @@ recorded run, or the end of a file that was rotated away or deleted.
 """
 
 import errno
+import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from schemas.names import is_utf8, printable
-from schemas.records import Gap, SourceProgress
+from schemas.records import Gap, RawLine, SourceProgress
 from schemas.vocabulary import SourceState
 from shippers.attributes import stated
 from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
+from shippers.gate import Gate
 from shippers.generation import Chunk, Generation, ReplacedError
 from shippers.kmsg import shape_file
 from shippers.pieces import Limit, Moment, Piece
@@ -33,6 +37,10 @@ ROTATED_IDLE_NS: Final = 60 * SECOND_NS  # writers keep a rotated file open unti
 DELETED_IDLE_NS: Final = 5 * SECOND_NS
 RECORD_IDLE_NS: Final = SECOND_NS
 _MIN_RECORD_LINES: Final = 64
+# A file that grows faster than it may be read is passed over in large steps, but for its last lines.
+_TOO_FAR_BYTES: Final = 16 * 1024 * 1024
+_STEP_BYTES: Final = 64 * 1024 * 1024
+_LAST_BYTES: Final = 1024 * 1024
 
 
 class Tail:
@@ -60,6 +68,9 @@ class Tail:
         self._finished = FinishedFiles(saved.finished if saved else ())
         self._last_mtime_ns = max((each.mtime_ns for each in saved.generations), default=0) if saved else 0
         self._gaps: list[Gap] = []
+        # The kernel's log is read whole, whatever it says and how much.
+        self._gate = None if settings.kind == "kernel" or settings.type == "kmsg" else Gate(settings, _memo_of(saved))
+        self._stepped_mono_ns = -1
         self._state: SourceState = "off"
         self._reason: str | None = "not looked at yet"
         self._through_ns = 0
@@ -104,6 +115,9 @@ class Tail:
                 self._at_end = False
                 self._read_mono_ns = moment.mono_ns
                 return piece
+        piece = self._quiet(moment, numbers)
+        if piece is not None:
+            return piece
         self._drop_finished(moment)
         self._at_end = all(each.is_at_end for each in self._generations()) and self._state == "on"
         if self._at_end:
@@ -132,9 +146,17 @@ class Tail:
         return SourcePosition(
             path=str(self.path) if self._is_utf8 else "",
             path_bytes=b"" if self._is_utf8 else os.fsencode(self.path),
-            generations=tuple(each.position() for each in self._generations()),
+            generations=self._positions(),
             finished=self._finished.saved(),
         )
+
+    def _positions(self) -> tuple[Position, ...]:
+        """Of each file; the last one keeps what the gate has to know."""
+        positions = [each.position() for each in self._generations()]
+        memo = self._gate.memo() if self._gate is not None else ""
+        if memo and positions:
+            positions[-1] = msgspec.structs.replace(positions[-1], memo=memo)
+        return tuple(positions)
 
     def close(self) -> None:
         """Close all files."""
@@ -153,6 +175,8 @@ class Tail:
             limit = Limit(lines=max(limit.lines, _MIN_RECORD_LINES), size=max(limit.size, 64 * 1024))
         size_before, was_empty = generation.size, generation.is_empty
         try:
+            if self._is_too_far(generation, moment):
+                return self._step(generation, moment)
             chunk = generation.cut(limit, self._settings.max_line_bytes, ending=ending)
         except ReplacedError as replaced:
             self._begin_again(generation, replaced.position, moment)
@@ -167,6 +191,12 @@ class Tail:
         generation.is_at_end = chunk is None
         if chunk is None:
             return None
+        gate = self._gate
+        if gate is not None:
+            is_fresh = self._is_fresh(generation, moment) and not ending
+            size = sum(map(len, chunk.raws)) + len(chunk.raws)
+            if not gate.admits(len(chunk.raws), size, moment.mono_ns, is_fresh=is_fresh):
+                return self._gated(gate, chunk, generation, moment, numbers, is_fresh=is_fresh)
         lines, used = self._shape(chunk, generation, moment, numbers, ending=ending)
         if not used and chunk.raws:
             return None
@@ -174,6 +204,54 @@ class Tail:
             generation.advance(chunk, used)
         size = sum(map(len, chunk.raws[:used])) + used
         return Piece(source=self.name, position=self.position(), lines=lines, size=size, gaps=self._take_gaps())
+
+    def _is_fresh(self, generation: Generation, moment: Moment) -> bool:
+        """Whether what is read now was written while we looked: what was there before, or is recorded, is no storm."""
+        return generation.offset >= generation.fresh_from and moment.observed_ns > 0
+
+    def _gated(
+        self, gate: Gate, chunk: Chunk, generation: Generation, moment: Moment, numbers: Iterator[int], *,
+        is_fresh: bool,
+    ) -> Piece:  # fmt: skip
+        """Those of the lines that go on."""
+        unnumbered, used = shape_lines(chunk, self.name, generation.name, moment.observed_ns, itertools.repeat(0))
+        sizes = (len(raw) + (not chunk.too_long) for raw in chunk.raws)
+        passed = gate.take(list(zip(unnumbered, sizes, strict=True)), moment.mono_ns, is_fresh=is_fresh)
+        generation.advance(chunk, used)
+        self._gaps.extend(passed.gaps)
+        return self._piece(_numbered(passed.lines, numbers))
+
+    def _quiet(self, moment: Moment, numbers: Iterator[int]) -> Piece | None:
+        """The last lines that a gate holds back, where nothing comes after them."""
+        if self._gate is None:
+            return None
+        lines = self._gate.quiet(moment.mono_ns, is_over=moment.ending or self._current is None)
+        return self._piece(_numbered(lines, numbers)) if lines else None
+
+    def _is_too_far(self, generation: Generation, moment: Moment) -> bool:
+        if self._gate is None or not self._gate.is_shedding(moment.mono_ns):
+            return False
+        is_behind = os.fstat(generation.fd).st_size - generation.offset > _TOO_FAR_BYTES
+        return is_behind and self._is_fresh(generation, moment) and not generation.skipping and not moment.ending
+
+    def _step(self, generation: Generation, moment: Moment) -> Piece | None:
+        """Pass over what cannot be read in time, counted; once in a pass, so that others have their turn."""
+        if self._stepped_mono_ns == moment.mono_ns or self._gate is None:
+            return None
+        self._stepped_mono_ns = moment.mono_ns
+        first = generation.offset
+        behind = os.fstat(generation.fd).st_size - first - _LAST_BYTES
+        lines, size = generation.pass_over(min(_STEP_BYTES, behind))
+        self._gate.shed(moment.mono_ns)
+        if lines:
+            reason = f"the file grew faster than it can be read: {self._gate.limits}; lines were counted, not read"
+            self._gaps.append(
+                Gap(
+                    source=self.name, reason=reason, lost_lines=lines, lost_bytes=size, from_offset=first,
+                    to_offset=first + size - 1,
+                )
+            )  # fmt: skip
+        return self._piece()
 
     def _shape(
         self, chunk: Chunk, generation: Generation, moment: Moment, numbers: Iterator[int], *, ending: bool
@@ -188,9 +266,10 @@ class Tail:
             return shape_file(chunk, self.name, generation.name, moment.observed_ns, numbers, whole=True)
         return lines, used
 
-    def _piece(self) -> Piece:
+    def _piece(self, lines: Sequence[RawLine] = ()) -> Piece:
         self._unsaved = False
-        return Piece(source=self.name, position=self.position(), gaps=self._take_gaps())
+        size = sum(len(line.body) + 1 for line in lines)
+        return Piece(source=self.name, position=self.position(), lines=list(lines), size=size, gaps=self._take_gaps())
 
     def _take_gaps(self) -> list[Gap]:
         gaps, self._gaps = self._gaps, []
@@ -225,6 +304,8 @@ class Tail:
         """Another file is under the path: leave the one before, catch up with those between, open this one."""
         returned = next((each for each in self._old if each.inode == inode), None)
         fresh = returned or Generation.open(self.path)
+        if self._current is not None:
+            fresh.fresh_from = 0
         self._leave_current(moment)
         if returned is not None:
             self._old.remove(returned)
@@ -285,6 +366,7 @@ class Tail:
     def _begin_again(self, generation: Generation, position: Position, moment: Moment) -> None:
         """Read a truncated file from its beginning, after what is left of it in a copy."""
         fresh = generation.after_replacement()
+        fresh.fresh_from = 0
         if generation is self._current:
             self._current = fresh
         else:
@@ -354,6 +436,14 @@ def _open_again(path: Path, position: Position) -> tuple[Generation, bool]:
         return Generation.open(path, position), True
     except ReplacedError:
         return Generation.open(path, cuts=position.cuts + 1), False
+
+
+def _memo_of(saved: SourcePosition | None) -> str:
+    return next((each.memo for each in saved.generations if each.memo), "") if saved else ""
+
+
+def _numbered(lines: Sequence[RawLine], numbers: Iterator[int]) -> list[RawLine]:
+    return [msgspec.structs.replace(line, seq=next(numbers)) for line in lines]
 
 
 def _why(error: OSError) -> str:
