@@ -107,7 +107,7 @@ class Gate:
     ) -> Passed:
         """What of these goes on. `is_fresh`: they are written now, so a rate says something of them.
 
-        Lines that are `whole` are not selected among.
+        Lines that are `whole` go on in any case.
         """
         self._limit.fill(mono_ns)
         self._reserve.fill(mono_ns)
@@ -115,8 +115,8 @@ class Gate:
         self._heard_mono_ns = mono_ns
         for number, (line, size) in enumerate(lines):
             goes_on = [(line, size)]
-            if self._selects and not (whole and whole[number]):
-                goes_on = self._selected(line, size, mono_ns)
+            if self._selects:
+                goes_on = self._selected(line, size, mono_ns, is_whole=bool(whole) and whole[number])
             for each in goes_on:
                 if not is_fresh or self._may_pass(*each, mono_ns):
                     passed.lines.append(self._told(each[0]))
@@ -135,11 +135,11 @@ class Gate:
         self._kept_mono_ns = mono_ns
         return [self._told(line) for line, _ in self._release()]
 
-    def _selected(self, line: RawLine, size: int, mono_ns: int) -> list[Sized]:
+    def _selected(self, line: RawLine, size: int, mono_ns: int, *, is_whole: bool) -> list[Sized]:
         """The line with those before it that go on with it; nothing where it waits or is passed over."""
         settings = self._settings
         worth = self._worth(line.body)
-        if worth != Worth.NOTHING:
+        if is_whole or worth != Worth.NOTHING:
             if worth > Worth.MARK:
                 self._after, self._block = settings.context_lines, _BLOCK_LINES
             if worth == Worth.HEAD:

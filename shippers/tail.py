@@ -41,6 +41,7 @@ _MIN_RECORD_LINES: Final = 64
 _TOO_FAR_BYTES: Final = 16 * 1024 * 1024
 _STEP_BYTES: Final = 64 * 1024 * 1024
 _LAST_BYTES: Final = 1024 * 1024
+_BEGINNING_BYTES: Final = 64 * 1024  # of a file, that says who runs where and since when: nothing of it is passed over
 
 
 class Tail:
@@ -216,7 +217,8 @@ class Tail:
         """Those of the lines that go on."""
         unnumbered, used = shape_lines(chunk, self.name, generation.name, moment.observed_ns, itertools.repeat(0))
         sizes = (len(raw) + (not chunk.too_long) for raw in chunk.raws)
-        passed = gate.take(list(zip(unnumbered, sizes, strict=True)), moment.mono_ns, is_fresh=is_fresh)
+        whole = [line.offset < _BEGINNING_BYTES for line in unnumbered]
+        passed = gate.take(list(zip(unnumbered, sizes, strict=True)), moment.mono_ns, is_fresh=is_fresh, whole=whole)
         generation.advance(chunk, used)
         self._gaps.extend(passed.gaps)
         return self._piece(_numbered(passed.lines, numbers))
