@@ -5,7 +5,7 @@ shed because there was too much of it is a loss, with a gap marker that counts i
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -225,6 +225,11 @@ class Gate:
             f"more than {settings.max_lines_per_s} lines/s or {settings.max_bytes_per_s} bytes/s for more than "
             f"{settings.burst_s:g} s (max_lines_per_s, max_bytes_per_s, burst_s)"
         )
+
+
+def numbered(lines: Sequence[RawLine], numbers: Iterator[int]) -> list[RawLine]:
+    """Lines that go on, with the numbers under which they do."""
+    return [msgspec.structs.replace(line, seq=next(numbers)) for line in lines]
 
 
 def _restored(saved: str) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """One file as long as it is the same file: lines cut from an offset, and proof that it is still the same file."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -51,6 +52,8 @@ class Generation:
         self.skipping = saved.skipping if saved else False
         self.size = status.st_size
         self.grew_mono_ns = 0
+        self.is_stale = False  # reading failed: the handle is of no use any more
+        self._mtime_ns = status.st_mtime_ns
         self.left_mono_ns: int | None = None
         self.fresh_from = self.size  # what is behind it was written while we looked
         self.is_at_end = False
@@ -162,7 +165,7 @@ class Generation:
         """What to save to resume here."""
         return Position(
             generation=self.name, inode=self.inode, offset=self.offset, line_no=self.line_no, head=self._head,
-            tail=mark_of(self._tail), cuts=self.cuts, skipping=self.skipping, mtime_ns=os.fstat(self.fd).st_mtime_ns,
+            tail=mark_of(self._tail), cuts=self.cuts, skipping=self.skipping, mtime_ns=self._written_ns(),
         )  # fmt: skip
 
     def after_replacement(self) -> "Generation":
@@ -171,11 +174,25 @@ class Generation:
 
     def is_linked(self) -> bool:
         """Whether the file still has a name."""
-        return os.fstat(self.fd).st_nlink > 0
+        try:
+            return os.fstat(self.fd).st_nlink > 0
+        except OSError:
+            return False
+
+    def behind(self) -> int:
+        """How many bytes are behind the offset. Raises OSError."""
+        return os.fstat(self.fd).st_size - self.offset
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self.fd)
+        with contextlib.suppress(OSError):  # a network file system may say of a stale handle only now what was wrong
+            os.close(self.fd)
+
+    def _written_ns(self) -> int:
+        """When the file was last written, as far as that can be had."""
+        with contextlib.suppress(OSError):
+            self._mtime_ns = os.fstat(self.fd).st_mtime_ns
+        return self._mtime_ns
 
     def _split(self, data: bytes, limit: Limit, max_line_bytes: int, *, ending: bool) -> Chunk | None:
         self._see_head()

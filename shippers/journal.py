@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-import msgspec
-
 from schemas.lines import MAX_LINE_BYTES
 from schemas.records import Gap, RawLine, SourceProgress
 from schemas.vocabulary import SourceState
 from shippers import journal_entry
 from shippers.clock import read_boot_id
 from shippers.config import Config, parse_start_at
-from shippers.gate import Gate
+from shippers.gate import Gate, numbered
 from shippers.journal_entry import Entry
 from shippers.journalctl import Journalctl
 from shippers.pieces import Limit, Moment, Piece
@@ -289,9 +287,8 @@ class JournalSource:
             return None
         gaps, self._gaps = self._gaps, []
         self._unsaved, self._saved_mono_ns = False, moment.mono_ns
-        numbered = [msgspec.structs.replace(line, seq=next(numbers)) for line in lines]
         return Piece(
-            source=self.name, position=self._position(), lines=numbered, gaps=gaps,
+            source=self.name, position=self._position(), lines=numbered(lines, numbers), gaps=gaps,
             size=sum(len(line.body) for line in lines),
         )  # fmt: skip
 

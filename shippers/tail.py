@@ -21,7 +21,7 @@ from schemas.vocabulary import SourceState
 from shippers.attributes import stated
 from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
-from shippers.gate import Gate
+from shippers.gate import Gate, numbered
 from shippers.generation import Chunk, Generation, ReplacedError
 from shippers.kmsg import shape_file
 from shippers.pieces import Limit, Moment, Piece
@@ -35,6 +35,7 @@ IDLE_AFTER_NS: Final = 5 * SECOND_NS
 IDLE_EVERY_NS: Final = SECOND_NS // 4
 ROTATED_IDLE_NS: Final = 60 * SECOND_NS  # writers keep a rotated file open until they are told
 DELETED_IDLE_NS: Final = 5 * SECOND_NS
+_REWRITTEN: Final = "the file was truncated while"
 RECORD_IDLE_NS: Final = SECOND_NS
 _MIN_RECORD_LINES: Final = 64
 # A file that grows faster than it may be read is passed over in large steps, but for its last lines.
@@ -84,6 +85,10 @@ class Tail:
         """What holds for all lines that are read now."""
         return stated(self._settings.kind, self._settings.attributes, self._zone())
 
+    def open_descriptors(self) -> set[int]:
+        """The files that are open."""
+        return {generation.fd for generation in self._generations()}
+
     def open_inodes(self) -> set[int]:
         """Files that are being read."""
         return {generation.inode for generation in self._generations()}
@@ -100,9 +105,16 @@ class Tail:
         if not self._knows_beside:
             self._knows_beside = True
             self._finished.add_all_beside(self.path)
-        if self._saved is not None:
-            saved, self._saved = self._saved, None
-            self._resume(saved, moment)
+        try:
+            if self._saved is not None:
+                self._resume(self._saved, moment)
+                self._saved = None
+        except OSError as error:
+            # What was read of it is known: it is not begun anew, but waited for.
+            self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
+            self.close()
+            self._gaps.clear()
+            return
         self._see_current(moment)
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
@@ -180,10 +192,9 @@ class Tail:
                 return self._step(generation, moment)
             chunk = generation.cut(limit, self._settings.max_line_bytes, ending=ending)
         except ReplacedError as replaced:
-            self._begin_again(generation, replaced.position, moment)
-            return self._piece()
+            return self._piece() if self._begin_again(generation, replaced.position, moment) else None
         except OSError as error:
-            self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
+            self._fail(generation, error)
             return None
         if generation.size != size_before:
             generation.grew_mono_ns = moment.mono_ns
@@ -221,20 +232,24 @@ class Tail:
         passed = gate.take(list(zip(unnumbered, sizes, strict=True)), moment.mono_ns, is_fresh=is_fresh, whole=whole)
         generation.advance(chunk, used)
         self._gaps.extend(passed.gaps)
-        return self._piece(_numbered(passed.lines, numbers))
+        return self._piece(numbered(passed.lines, numbers))
 
     def _quiet(self, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The last lines that a gate holds back, where nothing comes after them."""
         if self._gate is None:
             return None
         lines = self._gate.quiet(moment.mono_ns, is_over=moment.ending or self._current is None)
-        return self._piece(_numbered(lines, numbers)) if lines else None
+        return self._piece(numbered(lines, numbers)) if lines else None
 
     def _is_too_far(self, generation: Generation, moment: Moment) -> bool:
         if self._gate is None or not self._gate.is_shedding(moment.mono_ns):
             return False
-        is_behind = os.fstat(generation.fd).st_size - generation.offset > _TOO_FAR_BYTES
-        return is_behind and self._is_fresh(generation, moment) and not generation.skipping and not moment.ending
+        return (
+            generation.behind() > _TOO_FAR_BYTES
+            and self._is_fresh(generation, moment)
+            and not generation.skipping
+            and not moment.ending
+        )
 
     def _step(self, generation: Generation, moment: Moment) -> Piece | None:
         """Pass over what cannot be read in time, counted; once in a pass, so that others have their turn."""
@@ -242,8 +257,7 @@ class Tail:
             return None
         self._stepped_mono_ns = moment.mono_ns
         first = generation.offset
-        behind = os.fstat(generation.fd).st_size - first - _LAST_BYTES
-        lines, size = generation.pass_over(min(_STEP_BYTES, behind))
+        lines, size = generation.pass_over(min(_STEP_BYTES, generation.behind() - _LAST_BYTES))
         self._gate.shed(moment.mono_ns)
         if lines:
             reason = f"the file grew faster than it can be read: {self._gate.limits}; lines were counted, not read"
@@ -285,6 +299,7 @@ class Tail:
     def _see_current(self, moment: Moment) -> None:
         try:
             status = self.path.stat()
+            self._renew_stale(moment)
             if self._current is None or status.st_ino != self._current.inode:
                 if not stat.S_ISREG(status.st_mode):
                     self._leave_current(moment)
@@ -295,6 +310,7 @@ class Tail:
                 self._adopt_rotated(status.st_ino, moment)
             self._state, self._reason, self.is_gone = "on", None, False
         except FileNotFoundError:
+            self._renew_stale(moment)
             self._leave_current(moment)
             self._state, self._reason = "off", f"{self._shown}: does not exist"
             self.is_gone = not self._old
@@ -321,7 +337,7 @@ class Tail:
 
     def _began(self, generation: Generation, moment: Moment) -> Generation:
         generation.grew_mono_ns = self._read_mono_ns = moment.mono_ns
-        self._last_mtime_ns = os.fstat(generation.fd).st_mtime_ns
+        self._last_mtime_ns = generation.position().mtime_ns
         self._next_read_mono_ns = 0
         self._unsaved = True
         return generation
@@ -365,9 +381,31 @@ class Tail:
         """Whether a file holds what was read of one that is open: its truncation is noticed when that is read."""
         return any(continues(path, each.position()) for each in self._generations() if not each.is_empty)
 
-    def _begin_again(self, generation: Generation, position: Position, moment: Moment) -> None:
-        """Read a truncated file from its beginning, after what is left of it in a copy."""
-        fresh = generation.after_replacement()
+    def _fail(self, generation: Generation, error: OSError) -> None:
+        """A file cannot be read: it is opened again with the next look that its path allows."""
+        generation.is_stale, generation.is_at_end = True, False
+        self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
+
+    def _renew_stale(self, moment: Moment) -> None:
+        """Open files again that could not be read: a handle of a network file system may be stale for ever.
+
+        Raises OSError where the path does not allow it now.
+        """
+        for stale in [each for each in self._generations() if each.is_stale]:
+            position = stale.position()
+            self._reopen(position, moment, "was moved, compressed or deleted while it could not be read")
+            # What took its place stands last.
+            self._old = [each for each in self._old if each is not stale]
+            self._current = None if self._current is stale else self._current
+            stale.close()
+
+    def _begin_again(self, generation: Generation, position: Position, moment: Moment) -> bool:
+        """Read a truncated file from its beginning, after what is left of it in a copy. False where it cannot be."""
+        try:
+            fresh = generation.after_replacement()
+        except OSError as error:
+            self._fail(generation, error)
+            return False
         fresh.fresh_from = 0
         if generation is self._current:
             self._current = fresh
@@ -376,6 +414,7 @@ class Tail:
             self._old[self._old.index(generation)] = fresh
         self._catch_up_with_copy(position, moment, "the file was truncated or rewritten")
         self._began(fresh, moment)
+        return True
 
     def _catch_up_with_copy(self, position: Position, moment: Moment, what: str) -> None:
         copy = open_copy(self.path, position)
@@ -390,19 +429,26 @@ class Tail:
     def _resume(self, saved: SourcePosition, moment: Moment) -> None:
         written_ns = self._last_mtime_ns
         for position in saved.generations:
-            self._reopen(position, moment)
+            self._reopen(position, moment, "was moved, compressed or deleted while the shipper was down")
         self._last_mtime_ns = written_ns
         if self._current is not None and self._current.is_empty:
             self._adopt_rotated(self._current.inode, moment)
 
-    def _reopen(self, position: Position, moment: Moment) -> None:
-        """Open the file of a saved position again, under its path or a rotated name."""
+    def _reopen(self, position: Position, moment: Moment, what: str) -> None:
+        """Open the file of a saved position again, under its path or a rotated name.
+
+        Raises OSError where it is under its path and cannot be opened now.
+        """
         for path in [self.path, *(path for path, _ in rotated_files(self.path))]:
             try:
                 if path.stat().st_ino != position.inode:
                     continue
                 generation, is_same = _open_again(path, position)
+            except FileNotFoundError:
+                continue
             except OSError:
+                if path == self.path:
+                    raise
                 continue
             if path == self.path:
                 self._current = generation
@@ -410,10 +456,10 @@ class Tail:
                 generation.left_mono_ns = moment.mono_ns
                 self._old.append(generation)
             if not is_same:
-                self._catch_up_with_copy(position, moment, "the file was truncated while the shipper was down")
+                self._catch_up_with_copy(position, moment, f"{_REWRITTEN} the shipper was down or could not read it")
             self._began(generation, moment)
             return
-        self._gap("the file was moved, compressed or deleted while the shipper was down", position.offset)
+        self._gap(f"the file {what}", position.offset)
 
     def _is_over(self, generation: Generation, moment: Moment) -> bool:
         """Whether a file that is no longer under the path has been still for so long that no writer has it."""
@@ -442,10 +488,6 @@ def _open_again(path: Path, position: Position) -> tuple[Generation, bool]:
 
 def _memo_of(saved: SourcePosition | None) -> str:
     return next((each.memo for each in saved.generations if each.memo), "") if saved else ""
-
-
-def _numbered(lines: Sequence[RawLine], numbers: Iterator[int]) -> list[RawLine]:
-    return [msgspec.structs.replace(line, seq=next(numbers)) for line in lines]
 
 
 def _why(error: OSError) -> str:
