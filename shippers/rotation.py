@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import stat
+from bisect import bisect_right
 from pathlib import Path
 from typing import Final
 
@@ -26,18 +28,41 @@ def is_rotated_name(name: str, base: str) -> bool:
     return ending[:1] in {".", "-", "_"} and (mark.isdecimal() or mark in {"old", "bak"})
 
 
+class Listing:
+    """The names in folders as they were a moment ago: for many files of one folder, which all ask at once."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, tuple[int, list[str]]] = {}
+
+    def beside(self, path: Path, mono_ns: int) -> list[Found]:
+        """As `rotated_files`, of a listing that is at most as old as this look."""
+        listed_ns, names = self._names.get(path.parent, (-1, []))
+        if listed_ns != mono_ns:
+            try:
+                with os.scandir(path.parent) as entries:
+                    names = sorted(entry.name for entry in entries)
+            except OSError:
+                names = []
+            self._names[path.parent] = (mono_ns, names)
+        found = list[Found]()
+        for number in range(bisect_right(names, path.name), len(names)):
+            if not names[number].startswith(path.name):
+                break
+            if is_rotated_name(names[number], path.name):
+                _add_file(found, path.with_name(names[number]))
+        return sorted(found, key=lambda item: item[1].st_mtime_ns)
+
+
+def _add_file(found: list[Found], path: Path) -> None:
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode):
+            found.append((path, status))
+
+
 def rotated_files(path: Path) -> list[Found]:
     """Files beside `path` with its name and a rotation's ending, oldest first."""
-    try:
-        with os.scandir(path.parent) as entries:
-            found = [
-                (Path(entry.path), entry.stat(follow_symlinks=False))
-                for entry in entries
-                if is_rotated_name(entry.name, path.name) and entry.is_file(follow_symlinks=False)
-            ]
-    except OSError:
-        return []
-    return sorted(found, key=lambda item: item[1].st_mtime_ns)
+    return Listing().beside(path, 0)
 
 
 def open_copy(path: Path, position: Position) -> Generation | None:
@@ -70,13 +95,17 @@ class FinishedFiles:
         except OSError:
             return False
 
+    def inodes(self) -> set[int]:
+        """Their inodes."""
+        return {each.inode for each in self._files}
+
     def add(self, generation: Generation) -> None:
         """A file that was read to its end."""
         self._files.append(Finished(generation.inode, generation.position().head))
 
-    def add_all_beside(self, path: Path) -> None:
+    def add_all_beside(self, path: Path, found: list[Found] | None = None) -> None:
         """What lies rotated beside the path: older than our first sight, or a copy of what was read."""
-        for each, status in rotated_files(path):
+        for each, status in rotated_files(path) if found is None else found:
             if not self.has(each, status.st_ino):
                 with contextlib.suppress(OSError):
                     self._files.append(Finished(status.st_ino, head_of(each, HEAD_BYTES)))

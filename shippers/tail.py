@@ -27,7 +27,7 @@ from shippers.kmsg import shape_file
 from shippers.pieces import Limit, Moment, Piece
 from shippers.plain import Shaped, shape_lines
 from shippers.positions import Position, SourcePosition
-from shippers.rotation import COMPRESSED, FinishedFiles, continues, open_copy, rotated_files
+from shippers.rotation import COMPRESSED, FinishedFiles, Listing, continues, open_copy, rotated_files
 
 SECOND_NS: Final = 10**9
 LOOK_EVERY_NS: Final = SECOND_NS
@@ -51,8 +51,10 @@ class Tail:
     def __init__(
         self, name: str, path: Path, settings: SourceSettings, start_at: StartAt, saved: SourcePosition | None,
         is_read_elsewhere: Callable[[Path, int], bool] = lambda path, inode: False,
-        zone: Callable[[], str | None] = no_zone,
+        zone: Callable[[], str | None] = no_zone, listing: Listing | None = None,
     ) -> None:  # fmt: skip
+        self._listing = listing or Listing()
+        self.pace_ns = 0  # how often one of many files is looked at at most
         self.name = name
         self.path = path
         self.is_gone = False
@@ -93,6 +95,14 @@ class Tail:
         """Files that are being read."""
         return {generation.inode for generation in self._generations()}
 
+    def finished_inodes(self) -> set[int]:
+        """Files that were read to their end."""
+        return self._finished.inodes()
+
+    def is_due(self, moment: Moment) -> bool:
+        """Whether there may be something to read now."""
+        return moment.mono_ns >= self._next_read_mono_ns or moment.ending or bool(self._gaps) or self._unsaved
+
     def has_finished(self, path: Path, inode: int) -> bool:
         """Whether the file is one that was read to its end."""
         return self._finished.has(path, inode)
@@ -101,10 +111,10 @@ class Tail:
         """See what is under the path now. Cheap where nothing is due."""
         if moment.mono_ns < self._look_mono_ns and not moment.ending:
             return
-        self._look_mono_ns = moment.mono_ns + LOOK_EVERY_NS
+        self._look_mono_ns = moment.mono_ns + max(LOOK_EVERY_NS, self.pace_ns)
         if not self._knows_beside:
             self._knows_beside = True
-            self._finished.add_all_beside(self.path)
+            self._finished.add_all_beside(self.path, self._listing.beside(self.path, moment.mono_ns))
         try:
             if self._saved is not None:
                 self._resume(self._saved, moment)
@@ -119,8 +129,7 @@ class Tail:
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The next lines of the oldest file that has some; None at the end of all."""
-        is_due = moment.mono_ns >= self._next_read_mono_ns or moment.ending
-        if not is_due and not self._gaps and not self._unsaved:
+        if not self.is_due(moment):
             return None
         for generation in self._generations():
             piece = self._read_one(generation, limit, moment, numbers)
@@ -136,7 +145,7 @@ class Tail:
         if self._at_end:
             self._through_ns = moment.observed_ns
         idle = moment.mono_ns - self._read_mono_ns > IDLE_AFTER_NS
-        self._next_read_mono_ns = moment.mono_ns + (IDLE_EVERY_NS if idle else 0)
+        self._next_read_mono_ns = moment.mono_ns + (max(IDLE_EVERY_NS, self.pace_ns) if idle else 0)
         return self._piece() if self._gaps or self._unsaved else None
 
     def progress(self) -> SourceProgress:
@@ -360,7 +369,8 @@ class Tail:
 
         Also asked for when a file that was empty is not any more: it may have been written, copied and truncated.
         """
-        found = rotated_files(self.path)
+        is_new = self._current is None and not self._old
+        found = self._listing.beside(self.path, moment.mono_ns) if is_new else rotated_files(self.path)
         self._finished.forget_absent(found)
         for path, status in found:
             if status.st_ino in {current_inode, *self.open_inodes()} or status.st_mtime_ns < self._last_mtime_ns:

@@ -11,7 +11,7 @@ from tests.shippers.fakes import SECOND_NS
 XID = "NVRM: Xid (PCI:0000:5e:00): 79, pid=4711, GPU has fallen off the bus."
 STEP = "step 100 loss 2.31"
 FREE = {"max_lines_per_s": 0, "max_bytes_per_s": 0}
-SIGNIFICANT = Passing(select="significant", context_lines=2, **FREE)  # type: ignore[arg-type]
+SIGNIFICANT = Passing(select="significant", context_lines=2, **FREE)
 
 
 def lines(*bodies: str, first: int = 0) -> list[tuple[RawLine, int]]:
