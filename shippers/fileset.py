@@ -19,7 +19,7 @@ from shippers.tail import LOOK_EVERY_NS, Tail
 
 # Of more files than this each is looked at less often, so that a glob over many costs no more than a part of a core.
 _FEW: Final = 200
-_EACH_NS: Final = 500_000
+_EACH_NS: Final = 1_000_000
 _NEW: Final = SourcePosition()  # "seen before, nothing read": from its beginning
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shippers.pieces import Limit
+from shippers.pieces import Limit, Moment
 from shippers.positions import HEAD_BYTES, TAIL_BYTES, Mark, Position, mark_of
 
 CHUNK_BYTES: Final = 256 * 1024
@@ -52,6 +52,7 @@ class Generation:
         self.skipping = saved.skipping if saved else False
         self.size = status.st_size
         self.grew_mono_ns = 0
+        self.opened_in: Moment | None = None
         self.is_stale = False  # reading failed: the handle is of no use any more
         self._mtime_ns = status.st_mtime_ns
         self.left_mono_ns: int | None = None

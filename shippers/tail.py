@@ -5,7 +5,6 @@ without its newline is kept back until it is complete; it is shipped torn only w
 recorded run, or the end of a file that was rotated away or deleted.
 """
 
-import errno
 import itertools
 import os
 import stat
@@ -27,7 +26,7 @@ from shippers.kmsg import shape_file
 from shippers.pieces import Limit, Moment, Piece
 from shippers.plain import Shaped, shape_lines
 from shippers.positions import Position, SourcePosition
-from shippers.rotation import COMPRESSED, FinishedFiles, Listing, continues, open_copy, rotated_files
+from shippers.rotation import COMPRESSED, FinishedFiles, Listing, continues, open_again, open_copy, rotated_files, why
 
 SECOND_NS: Final = 10**9
 LOOK_EVERY_NS: Final = SECOND_NS
@@ -114,14 +113,14 @@ class Tail:
         self._look_mono_ns = moment.mono_ns + max(LOOK_EVERY_NS, self.pace_ns)
         if not self._knows_beside:
             self._knows_beside = True
-            self._finished.add_all_beside(self.path, self._listing.beside(self.path, moment.mono_ns))
+            self._finished.add_all_beside(self.path, self._listing.beside(self.path, moment))
         try:
             if self._saved is not None:
                 self._resume(self._saved, moment)
                 self._saved = None
         except OSError as error:
             # What was read of it is known: it is not begun anew, but waited for.
-            self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
+            self._state, self._reason = "refused", f"{self._shown}: {why(error)}"
             self.close()
             self._gaps.clear()
             return
@@ -196,6 +195,7 @@ class Tail:
         if self._settings.type == "kmsg":
             limit = Limit(lines=max(limit.lines, _MIN_RECORD_LINES), size=max(limit.size, 64 * 1024))
         size_before, was_empty = generation.size, generation.is_empty
+        is_just_opened = generation.opened_in is moment
         try:
             if self._is_too_far(generation, moment):
                 return self._step(generation, moment)
@@ -208,7 +208,7 @@ class Tail:
         if generation.size != size_before:
             generation.grew_mono_ns = moment.mono_ns
         if was_empty and not generation.is_empty:
-            self._adopt_rotated(generation.inode, moment)
+            self._adopt_rotated(generation.inode, moment, is_new=is_just_opened)
         generation.is_at_end = chunk is None
         if chunk is None:
             return None
@@ -325,7 +325,7 @@ class Tail:
             self.is_gone = not self._old
             self._known_before = True  # a file that is made while we look is read from its beginning
         except OSError as error:
-            self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
+            self._state, self._reason = "refused", f"{self._shown}: {why(error)}"
 
     def _change_file(self, inode: int, moment: Moment) -> None:
         """Another file is under the path: leave the one before, catch up with those between, open this one."""
@@ -346,6 +346,7 @@ class Tail:
 
     def _began(self, generation: Generation, moment: Moment) -> Generation:
         generation.grew_mono_ns = self._read_mono_ns = moment.mono_ns
+        generation.opened_in = moment
         self._last_mtime_ns = generation.position().mtime_ns
         self._next_read_mono_ns = 0
         self._unsaved = True
@@ -364,13 +365,13 @@ class Tail:
         if self._start_at.at_end or (age_ns is not None and written_ns < moment.wall_ns - age_ns):
             generation.start_at_end(self._settings.max_line_bytes)
 
-    def _adopt_rotated(self, current_inode: int, moment: Moment) -> None:
+    def _adopt_rotated(self, current_inode: int, moment: Moment, *, is_new: bool = False) -> None:
         """Open files that came and were rotated away between two looks, oldest first.
 
         Also asked for when a file that was empty is not any more: it may have been written, copied and truncated.
         """
-        is_new = self._current is None and not self._old
-        found = self._listing.beside(self.path, moment.mono_ns) if is_new else rotated_files(self.path)
+        is_new = is_new or (self._current is None and not self._old)
+        found = self._listing.beside(self.path, moment) if is_new else rotated_files(self.path)
         self._finished.forget_absent(found)
         for path, status in found:
             if status.st_ino in {current_inode, *self.open_inodes()} or status.st_mtime_ns < self._last_mtime_ns:
@@ -382,7 +383,7 @@ class Tail:
             try:
                 adopted = self._began(Generation.open(path), moment)
             except OSError as error:
-                self._gap(f"the rotated file {printable(path.name)} cannot be read: {_why(error)}", 0)
+                self._gap(f"the rotated file {printable(path.name)} cannot be read: {why(error)}", 0)
             else:
                 adopted.left_mono_ns = moment.mono_ns
                 self._old.append(adopted)
@@ -394,7 +395,7 @@ class Tail:
     def _fail(self, generation: Generation, error: OSError) -> None:
         """A file cannot be read: it is opened again with the next look that its path allows."""
         generation.is_stale, generation.is_at_end = True, False
-        self._state, self._reason = "refused", f"{self._shown}: {_why(error)}"
+        self._state, self._reason = "refused", f"{self._shown}: {why(error)}"
 
     def _renew_stale(self, moment: Moment) -> None:
         """Open files again that could not be read: a handle of a network file system may be stale for ever.
@@ -453,7 +454,7 @@ class Tail:
             try:
                 if path.stat().st_ino != position.inode:
                     continue
-                generation, is_same = _open_again(path, position)
+                generation, is_same = open_again(path, position)
             except FileNotFoundError:
                 continue
             except OSError:
@@ -488,21 +489,5 @@ class Tail:
         self.is_gone = self._state == "off" and not self._generations()
 
 
-def _open_again(path: Path, position: Position) -> tuple[Generation, bool]:
-    """The file where it was left, or from its beginning where it holds other content; and which of the two."""
-    try:
-        return Generation.open(path, position), True
-    except ReplacedError:
-        return Generation.open(path, cuts=position.cuts + 1), False
-
-
 def _memo_of(saved: SourcePosition | None) -> str:
     return next((each.memo for each in saved.generations if each.memo), "") if saved else ""
-
-
-def _why(error: OSError) -> str:
-    if error.errno == errno.EACCES:
-        return "not permitted; let the shipper's user read it"
-    if error.errno == errno.EMFILE:
-        return "too many open files; raise LimitNOFILE"
-    return error.strerror or str(error)
