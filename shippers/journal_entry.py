@@ -2,6 +2,7 @@
 
 import time
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     machine_id: str
     container: str
     dropped: int | None = None
+    mono_us: str = ""
 
 
 def parse(data: bytes) -> Entry | None:
@@ -67,7 +69,7 @@ def parse(data: bytes) -> Entry | None:
         unit=_text(said.get("_SYSTEMD_UNIT")) or _text(said.get("_SYSTEMD_USER_UNIT")), transport=transport,
         priority=_digits(said.get("PRIORITY")), facility=_digits(said.get("SYSLOG_FACILITY")),
         message=_bytes(said.get("MESSAGE")), boot_id=boot_id, machine_id=_text(said.get("_MACHINE_ID")),
-        container=_text(said.get("CONTAINER_NAME")),
+        container=_text(said.get("CONTAINER_NAME")), mono_us=_digits(said.get("__MONOTONIC_TIMESTAMP"), 19),
         dropped=_number(said.get("N_DROPPED")) if message_id in _DROPPED else None,
     )  # fmt: skip
 
@@ -92,6 +94,7 @@ def between(cursor: str, other: str) -> int | None:
     return max(0, second - first - 1)
 
 
+@lru_cache(maxsize=4096)
 def is_named(unit: str, names: tuple[str, ...]) -> bool:
     """Whether a unit is one of these; names may have `*` and `?`, and leave `.service` out."""
     bare = unit.removesuffix(".service")
@@ -102,9 +105,7 @@ def line_of(entry: Entry, source: str, observed_ns: int, max_bytes: int, boot_id
     """The entry as a line without a number. `boot_id` is that of now."""
     message, is_cut = entry.message, len(entry.message) > max_bytes
     text = body_of(message[:max_bytes])[0]
-    attributes = {"journal.unit": entry.unit, "journal.mono_us": parts_of(entry.cursor).get("m", "")}
-    if attributes["journal.mono_us"]:
-        attributes["journal.mono_us"] = str(_number(attributes["journal.mono_us"], 16) or 0)
+    attributes = {"journal.unit": entry.unit, "journal.mono_us": entry.mono_us}
     if entry.boot_id != boot_id.replace("-", ""):
         attributes["journal.boot_id"] = entry.boot_id
     is_kernel = entry.transport == KERNEL
@@ -133,7 +134,12 @@ def _tag(entry: Entry) -> str:
 
 def _stamp(at_us: int) -> str:
     seconds, micros = divmod(at_us, 1_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06}+00:00"
+    return f"{_second(seconds)}.{micros:06}+00:00"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _sent_us(said: dict[str, Any], realtime_us: int) -> int:
@@ -167,9 +173,9 @@ def _word(value: object) -> str:
     return "_".join(_bytes(value).decode("utf-8", "replace").split())[:128]
 
 
-def _digits(value: object) -> str:
+def _digits(value: object, most: int = 10) -> str:
     text = _text(value)
-    return text if text.isascii() and text.isdecimal() and len(text) < 11 else ""
+    return text if text.isascii() and text.isdecimal() and len(text) <= most else ""
 
 
 def _number(value: object, base: int = 10) -> int | None:
