@@ -4,7 +4,6 @@ import errno
 import itertools
 import os
 import socket
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,7 +189,6 @@ def test_a_handle_that_went_stale_is_said_and_the_file_opened_again_where_it_was
     monkeypatch.setattr(os, "pread", pread)
     monkeypatch.setattr(os, "fstat", fstat)
     first = passes.read(tail)
-    assert tail.progress().state in ("refused", "on")
     later = [passes.read(tail) for _ in range(3)]
 
     assert [body for read in (first, *later) for body in read.bodies()] == ["two"]
@@ -287,9 +285,10 @@ def test_a_file_that_grows_faster_than_it_can_be_read_is_counted_in_steps_and_it
     append(path, line * 60_000)
     append(path, "RuntimeError: CUDA error: an illegal memory access was encountered\n")
     lines, lost_lines, lost_bytes = 0, 0, 0
-    bodies: list[str] = []
+    bodies, reasons = list[str](), list[str]()
     for _ in range(4):
         read = passes.read(tail)
+        reasons += [gap.reason for gap in read.gaps]
         bodies += read.bodies()
         lines += len(read.lines)
         lost_lines += sum(gap.lost_lines or 0 for gap in read.gaps)
@@ -297,7 +296,7 @@ def test_a_file_that_grows_faster_than_it_can_be_read_is_counted_in_steps_and_it
 
     assert lines + lost_lines == 60_001
     assert lost_bytes + sum(len(body) + 1 for body in bodies) == path.stat().st_size - len("first\n")
-    assert any("grew faster" in gap.reason for gap in read.gaps) or lost_lines
+    assert any("grew faster" in reason for reason in reasons)
     assert bodies[-1].startswith("RuntimeError")
 
 
@@ -325,4 +324,3 @@ def test_a_selected_file_gives_its_beginning_whole_and_goes_on_exactly_after_a_r
 
     assert [line.body for line in lines] == ["chatter", "chatter", "CUDA error: out of memory"]
     assert lines[0].attributes == {"passed.lines": "108", "passed.bytes": str(108 * 8)}
-    assert stat.S_ISREG(path.stat().st_mode)
