@@ -101,6 +101,8 @@ need-java:
 
 need-test:
 	@missing=""; \
+	command -v journalctl >/dev/null || missing="$$missing systemd"; \
+	test -x /lib/systemd/systemd-journal-remote || missing="$$missing systemd-journal-remote"; \
 	command -v java >/dev/null || missing="$$missing openjdk-17-jdk-headless"; \
 	command -v mvn >/dev/null || missing="$$missing maven"; \
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \

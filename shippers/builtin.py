@@ -42,6 +42,18 @@ def _job_map(config: Config, saved: SourcePosition | None) -> Source:
     return ProbedSource(JobMap(config.nvml.job_map), saved)
 
 
+def _journal(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.journal import of_services
+
+    return of_services(config, saved)
+
+
+def _journal_kernel(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.journal import of_kernel
+
+    return of_kernel(config, saved)
+
+
 # In the order in which `check` lists them.
 BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
@@ -51,6 +63,14 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
         name="job_map", profile="gpu", reads="which job has which GPU, from the folder of dcgm-exporter",
         needs="[nvml] job_map", make=_job_map,
+    ),
+    BuiltIn(
+        name="journal", profile="minimal", reads="what services write into the journal",
+        needs="journalctl, and root or the group systemd-journal", make=_journal,
+    ),
+    BuiltIn(
+        name="journal_kernel", profile="minimal", reads="the kernel's log in the journal, where /dev/kmsg is not read",
+        needs="journalctl, and root or the group systemd-journal", make=_journal_kernel,
     ),
 )  # fmt: skip
 
