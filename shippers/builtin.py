@@ -29,8 +29,30 @@ class BuiltIn:
     make: Callable[[Config, SourcePosition | None], Source]
 
 
+def _jobs(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.jobs.folder import JobsFolder
+
+    return JobsFolder(config, saved)
+
+
+def _processes(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.probed import ProbedSource
+    from shippers.probes.processes import Processes
+
+    return ProbedSource(Processes(config.jobs.processes_every_s), saved)
+
+
 # In the order in which `check` lists them.
-BUILT_IN: Final[tuple[BuiltIn, ...]] = ()
+BUILT_IN: Final[tuple[BuiltIn, ...]] = (
+    BuiltIn(
+        name="jobs", profile="minimal", reads="job starts and ends, ranks and marks that scripts write",
+        needs="the folder of [jobs] dir", make=_jobs,
+    ),
+    BuiltIn(
+        name="processes", profile="full", reads="the ranks that run here, by the environments of processes",
+        needs="root, and the host's processes (a container: hostPID)", make=_processes,
+    ),
+)  # fmt: skip
 
 
 def switched_on(config: Config) -> Iterator[BuiltIn]:

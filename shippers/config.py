@@ -91,6 +91,15 @@ class SourceSettings(_Table, frozen=True, kw_only=True):
     max_line_bytes: int = MAX_LINE_BYTES
 
 
+class JobsSettings(_Table, frozen=True, kw_only=True):
+    """The folder into which schedulers and training programs write (`shippers.jobs`), and how often processes are
+    looked at (source `processes`).
+    """
+
+    dir: str = "/var/spool/rootrank"
+    processes_every_s: float = 10.0
+
+
 class Config(_Table, frozen=True, kw_only=True):
     """The whole file. `profile` says which built-in sources are read (`shippers.builtin`), `sources` switches single
     ones.
@@ -111,6 +120,7 @@ class Config(_Table, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     spool: SpoolSettings = SpoolSettings()
     clock: ClockSettings = ClockSettings()
+    jobs: JobsSettings = JobsSettings()
     source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
 
 
@@ -214,6 +224,8 @@ def _check_values(config: Config) -> None:
     _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
     _check_clock(config.clock)
+    if not 1 <= config.jobs.processes_every_s <= 3600:
+        raise ConfigError(f"jobs.processes_every_s is {config.jobs.processes_every_s}; it must be 1 to 3600")
     seen: set[str] = set()
     for source in config.source:
         _check_source(source)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pipeline.core.hosts import MAX_HOSTS, is_address
+from pipeline.core.told_jobs import GPU_PROCESS
 from schemas.records import TIME_MAX_NS, TIME_MIN_NS, Event, Printer
 
 # How far to trust a value, best first: the line says it; its prefix says it; worked out from numbers that lines say;
@@ -176,7 +177,7 @@ class Facts(Struct, kw_only=True):
             name, value = event.attributes.get("name", ""), event.attributes.get("value", "")
             self._learn_variable(event, name, value, "")
             return
-        if event.name == "gpu.memory_process":
+        if event.name in GPU_PROCESS:
             self._learn_use(event)
             return
         visible = event.attributes.get("visible")
@@ -370,6 +371,8 @@ def _stated(event: Event) -> Iterator[tuple[Place, int, Seat | None]]:
         says_rank = "rank" in event.attributes or "local_rank" in event.attributes
         place = msgspec.structs.replace(place, cuda_dev=device if says_rank else None)
     says_host = place.host in (event.attributes.get("host"), event.attributes.get("node"))
+    # What the agent tells is of its own node.
+    says_host = says_host or event.source_kind == "telemetry"
     if not event.printer.node_of_source or place.host is None or says_host:
         yield place, STATED, None
         return
