@@ -23,6 +23,7 @@ from shippers.probes.probe import Refused, said
 NAME: Final = "processes"
 _ENVIRONMENT_BYTES: Final = 256 * 1024
 _MOST_TOLD: Final = 1_024
+_AGAIN_EACH: Final = 30
 _POD: Final = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 # What only starts another program, which is the rank.
 _STARTERS: Final = frozenset(
@@ -66,6 +67,7 @@ class Processes:
         self._told: dict[int, Told] = {}
         self._passed_over: dict[int, int] = {}  # pid: looks since it was first seen without a rank
         self._candidates: dict[int, Process] = {}
+        self._looks = 0
         self._boot_wall_s = 0.0
         self._ticks = os.sysconf("SC_CLK_TCK")
 
@@ -78,7 +80,10 @@ class Processes:
         """Ranks that are new, and ranks that are gone."""
         pids = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}  # noqa: PTH208 (names, not paths)
         lines = [self._gone(pid) for pid in list(self._told) if not self._is_same(pid, pids)]
-        self._passed_over = {pid: looks for pid, looks in self._passed_over.items() if pid in pids}
+        self._looks += 1
+        # One in thirty is looked at again: it may have become another program, or its number another process's.
+        turn = self._looks % _AGAIN_EACH
+        self._passed_over = {p: n for p, n in self._passed_over.items() if p in pids and p % _AGAIN_EACH != turn}
         self._candidates = {pid: each for pid, each in self._candidates.items() if pid in pids}
         taken = self._taken()
         for pid in sorted(pids - self._told.keys()):
@@ -144,6 +149,7 @@ class Processes:
 
     def _gone(self, pid: int) -> str:
         told = self._told.pop(pid)
+        self._passed_over.pop(pid, None)
         return said("job.rank_end", job=told.job, attempt=told.attempt, rank=told.rank, pid=pid)
 
     def _is_same(self, pid: int, pids: set[int]) -> bool:
