@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct, field
 
 from pipeline.core.hosts import MAX_HOSTS, is_address
-from pipeline.core.told_jobs import GPU_PROCESS
 from schemas.records import TIME_MAX_NS, TIME_MIN_NS, Event, Printer
 
 # How far to trust a value, best first: the line says it; its prefix says it; worked out from numbers that lines say;
@@ -177,7 +176,7 @@ class Facts(Struct, kw_only=True):
             name, value = event.attributes.get("name", ""), event.attributes.get("value", "")
             self._learn_variable(event, name, value, "")
             return
-        if event.name in GPU_PROCESS:
+        if event.name == "gpu.memory_process":
             self._learn_use(event)
             return
         visible = event.attributes.get("visible")

@@ -33,8 +33,11 @@ def add(spans: dict[str, PlacementSpan], node: str, span: PlacementSpan, gpus: d
     return _fill(spans, name, span)
 
 
-def use(gpus: dict[int, Entity], spans: dict[str, PlacementSpan], node: str, pid: int, entity: Entity) -> bool:
-    """A process of the node uses a GPU: whether a span says more now."""
+def use(gpus: dict[int, Entity], spans: dict[str, PlacementSpan], node: str, pid: int, entity: Entity | None) -> bool:
+    """A process of the node uses a GPU, or none any more: whether a span says more now."""
+    if entity is None:
+        gpus.pop(pid, None)
+        return False
     known = gpus.get(pid)
     if known is None and len(gpus) >= MAX_GPUS:
         del gpus[next(iter(gpus))]

@@ -18,7 +18,7 @@ from pipeline.core.source_clock import SourceClock, SourceMemory
 from pipeline.core.speakers import Speakers
 from pipeline.core.statements import Statement, Statements
 from pipeline.core.times import SECOND_NS, When
-from pipeline.core.told_jobs import ENDED, GPU_PROCESS, RANK_ENDED, STARTED, Named
+from pipeline.core.told_jobs import ENDED, GPU_LEFT, GPU_USED, RANK_ENDED, STARTED, Named
 from pipeline.core.wrapped import wrapped_of
 from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, Printer, RawBatch, RawLine
 from schemas.signals import Match, SignalSet
@@ -43,7 +43,7 @@ class Pass(Struct, kw_only=True):
     """What one record produces: events by key, gaps, spans, which jobs are new, cover more time or are over.
 
     `told`: jobs whose times the scheduler told, with what it said of them; `uses`: the GPUs of processes, by node and
-    pid.
+    pid; None where it is left.
     """
 
     now_ns: int
@@ -54,7 +54,7 @@ class Pass(Struct, kw_only=True):
     spans: list[tuple[str, str, PlacementSpan]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     told: dict[str, dict[str, str]] = field(default_factory=dict)
-    uses: list[tuple[str, int, Entity]] = field(default_factory=list)
+    uses: list[tuple[str, int, Entity | None]] = field(default_factory=list)
     placed: bool = False
     closed: list[str] = field(default_factory=list)
 
@@ -421,8 +421,10 @@ class SourceReader:
         subject, said = event.subject, event.attributes
         if subject.node is None:
             return
-        if match.by.told_by and match.event in GPU_PROCESS and said.get("pid", "").isdecimal():
-            self._out.uses.append((subject.node, int(said["pid"]), subject))
+        if match.by.told_by and match.event in (GPU_USED, GPU_LEFT) and said.get("pid", "").isdecimal():
+            # A process that is dead and holds memory still has a state; it is no rank any more.
+            is_used = match.event == GPU_USED and "state" not in said
+            self._out.uses.append((subject.node, int(said["pid"]), subject if is_used else None))
         if key is None or not match.placement:
             return
         if match.event in (ENDED, RANK_ENDED):

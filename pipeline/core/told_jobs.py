@@ -9,8 +9,9 @@ from schemas.signals import Match
 STARTED: Final = "job.started"
 ENDED: Final = "job.ended"
 RANK_ENDED: Final = "rank.ended"
-# What tells which process uses which GPU.
-GPU_PROCESS: Final = frozenset(("gpu.memory_process", "gpu.process"))
+# What tells that a process uses a GPU, and that it does no more.
+GPU_USED: Final = "gpu.memory_process"
+GPU_LEFT: Final = "gpu.process_gone"
 
 
 class Named:

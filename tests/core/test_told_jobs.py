@@ -211,7 +211,7 @@ references = []
 order = 1
 [[signal]]
 id = "agent.gpu_process"
-event = "gpu.process"
+event = "gpu.memory_process"
 told_by = "telemetry"
 hints = ["rootrank: gpu.process"]
 pattern = '''^rootrank: gpu\\.process gpu=(?P<gpu>\\d{1,3}) uuid=(?P<uuid>GPU-[0-9a-f-]{36}) pid=(?P<pid>\\d{1,10})'''
