@@ -26,7 +26,6 @@ from pipeline.core.times import When
 from schemas import topics
 from schemas.records import (
     Annotation,
-    Attempt,
     Entity,
     Event,
     EventBatch,
@@ -209,7 +208,6 @@ class NodeFold:
                 outputs.append(self._event_batch(batch, key, out.events.get(key, []), out.gaps, backfill=False))
         if out.placed:
             outputs.extend(self._publish_placement(batch))
-        outputs.extend(self._attempts(batch, out))
         if out.new_jobs and state.progress:
             outputs.extend(self._node_progress(state.progress, out.new_jobs, out.now_ns))
         state.closing.extend(out.closed)
@@ -372,22 +370,6 @@ class NodeFold:
             job = state.here.jobs.get(ended.key)
             if job is not None and placing.end(state.spans, job, ended):
                 out.placed = True
-
-    def _attempts(self, batch: RawBatch, out: Pass) -> list[Output]:
-        """When attempts began and ended here, for the statistics of the fleet: the store keeps such records."""
-        outputs = []
-        for job_key, said in out.told.items():
-            job = self._state.here.jobs[job_key]
-            if job.told_from_ns is None:
-                continue
-            record = Attempt(
-                run=batch.run, run_id=batch.run_id, cluster=batch.cluster, reporter=batch.reporter, node=batch.reporter,
-                job_id=job.job_id, attempt=job.attempt, start_unix_nano=job.told_from_ns,
-                end_unix_nano=job.told_to_ns, owner=said.get("user"), outcome=said.get("exit"), source="jobs",
-            )  # fmt: skip
-            key = topics.key_of(batch.run, batch.run_id, batch.cluster, batch.reporter)
-            outputs.append(Output(topic=topics.RAW.name, key=key, record=record))
-        return outputs
 
     def _publish_placement(self, batch: RawBatch) -> list[Output]:
         """The node's own list to everybody; what concerns other nodes to their own reporters."""

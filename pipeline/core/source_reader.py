@@ -18,7 +18,7 @@ from pipeline.core.source_clock import SourceClock, SourceMemory
 from pipeline.core.speakers import Speakers
 from pipeline.core.statements import Statement, Statements
 from pipeline.core.times import SECOND_NS, When
-from pipeline.core.told_jobs import ENDED, GPU_LEFT, GPU_USED, RANK_ENDED, STARTED, Named
+from pipeline.core.told_jobs import ENDED, GPU_LEFT, GPU_USED, RANK_ENDED, Named
 from pipeline.core.wrapped import wrapped_of
 from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, Printer, RawBatch, RawLine
 from schemas.signals import Match, SignalSet
@@ -42,8 +42,7 @@ class Ended(Struct, frozen=True, kw_only=True, gc=False):
 class Pass(Struct, kw_only=True):
     """What one record produces: events by key, gaps, spans, which jobs are new, cover more time or are over.
 
-    `told`: jobs whose times the scheduler told, with what it said of them; `uses`: the GPUs of processes, by node and
-    pid; None where it is left.
+    `uses`: the GPUs of processes, by node and pid; None where it is left.
     """
 
     now_ns: int
@@ -53,7 +52,6 @@ class Pass(Struct, kw_only=True):
     widened: set[str] = field(default_factory=set)
     spans: list[tuple[str, str, PlacementSpan]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
-    told: dict[str, dict[str, str]] = field(default_factory=dict)
     uses: list[tuple[str, int, Entity | None]] = field(default_factory=list)
     placed: bool = False
     closed: list[str] = field(default_factory=list)
@@ -390,8 +388,6 @@ class SourceReader:
             self._out.new_jobs.append(named.key)
         if named.is_new or named.is_wider:
             self._out.widened.add(named.key)
-        if match.event in (STARTED, ENDED):
-            self._out.told.setdefault(named.key, {}).update(match.attributes)
         return named.key
 
     def _note_end(self, match: Match, when: When) -> None:

@@ -9,7 +9,7 @@ from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
 from schemas import signals, topics
 from schemas.matching import pattern_files
-from schemas.records import Attempt, Event, Placement, PlacementSpan, RawBatch, RawLine
+from schemas.records import Event, Placement, PlacementSpan, RawBatch, RawLine
 from tests.strategies import CLUSTER, T0, batches, kernel, raw_batch, raw_lines
 
 SIGNALS = signals.load()
@@ -47,10 +47,6 @@ def _spans(outputs: Iterable[Output]) -> list[PlacementSpan]:
     return records[-1].spans if records else []
 
 
-def _attempts(outputs: Iterable[Output]) -> list[Attempt]:
-    return [o.record for o in outputs if isinstance(o.record, Attempt)]
-
-
 KEY = f"{CLUSTER}/4711/0"
 
 
@@ -63,16 +59,6 @@ def test_prolog_ranks_and_epilog_become_spans_with_begin_and_end() -> None:
     assert [(spans[r].pid, spans[r].local_rank, spans[r].world_size) for r in (0, 1)] == [(900, 0, 2), (901, 1, 2)]
     ended = _spans(_apply(fold, _told(2, END)))
     assert {span.end_unix_nano for span in ended} == {1_772_604_000 * 10**9}
-
-
-def test_attempts_of_the_fleet_are_told_at_begin_and_end_under_one_begin() -> None:
-    fold = NodeFold(SIGNALS)
-    told = _attempts(_apply(fold, _told(1, START), _told(2, END)))
-    assert [(a.job_id, a.attempt, a.owner, a.outcome, a.end_unix_nano) for a in told] == [
-        ("4711", 0, "alice", None, None),
-        ("4711", 0, None, "0:0", 1_772_604_000 * 10**9),
-    ]
-    assert {a.start_unix_nano for a in told} == {1_772_600_400 * 10**9}
 
 
 def test_a_batch_that_comes_again_tells_nothing_twice() -> None:

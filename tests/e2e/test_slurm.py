@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.fleet.told import spans_of
+from pipeline.store.clickhouse import Store
+from pipeline.store.settings import settings_from_url
 from tests.e2e.fleet import Fleet
 from tests.e2e.slurm_node import SlurmNode
 from tests.polling import until
@@ -93,8 +96,12 @@ def test_a_real_job_appears_with_its_ranks_processes_marks_and_end(
         names += [("train.mark", 0), ("train.mark", 1)]
         assert until(lambda: rows if len(rows := fleet.sql(said)) == 6 else None, what="events") == names
 
-        busy = f"SELECT count() FROM fleet_spans WHERE kind = 'busy' AND job_id = '{job}' AND ended_at IS NOT NULL"
-        until(lambda: fleet.sql(busy) == [(1,)], what="the time in which the node was busy")
+        # Busy for the fleet's statistics: the two ranks, and not once more for the job as a whole.
+        store = Store(settings_from_url(fleet.clickhouse_url))
+        asked = {"run": "live", "run_id": "live", "cluster": "slurm", "from_ns": 0, "to_ns": 2**62}
+        busy = [(span.unit, span.job_id, span.facts) for span in spans_of(store, asked) if span.kind == "busy"]
+        store.close()
+        assert busy == [(slurm.host, job, {"gpus": "2"})]
     finally:
         agent.terminate()
         agent.wait(20)
