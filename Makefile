@@ -108,4 +108,7 @@ need-test:
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  missing="$$missing chromium"; \
 	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	for each in slurmctld slurmd munge; do \
+	  command -v $$each >/dev/null || test -x /usr/sbin/$$each || missing="$$missing $$each"; done; \
+	command -v sbatch >/dev/null || missing="$$missing slurm-client"; \
 	test -z "$$missing" || { echo "the tests need real parts that are missing here: apt-get install$$missing" >&2; exit 1; }

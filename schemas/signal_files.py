@@ -54,6 +54,7 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     works further attributes out of them (`schemas/decoders.py`).
     `told_by`: the kind of source that alone is believed (`telemetry`: what the node agent measured); a line of any
     other source that reads alike says nothing.
+    `names_job`: the line says by `job` and `attempt` of which job attempt it is, whatever its source belongs to.
     A line that `takes` a block says of it whether only one writer prints such records into a file (`alone`), and
     whether further lines take the same block (`repeats`).
     """
@@ -66,6 +67,7 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hints: list[str] = []
     parts: list[str] = []
     told_by: Literal["", "telemetry"] = ""
+    names_job: bool = False
     pattern: str | list[str]
     details: list[str] = []
     decode: str = ""
@@ -183,6 +185,8 @@ def check_names(where: str, signal: Signal, groups: set[str], overrides: Mapping
         numbers = [name for name in INT_FIELDS if signal.subject.get(name) == signal.renames.get(group, group)]
         if numbers and kind not in _NUMBERS:
             raise SignalFileError(f"{where}: subject: {numbers[0]} is a number, so types.{group} is one of {_NUMBERS}")
+    if signal.names_job and ("job" not in groups or not signal.told_by):
+        raise SignalFileError(f"{where}: names_job: the pattern needs a group `job`, and told_by says who is believed")
     # A line that takes a block may name what the block brings.
     if signal.takes is None:
         missing = (set(signal.subject.values()) | set(overrides)) - groups

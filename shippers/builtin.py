@@ -54,6 +54,19 @@ def _journal_kernel(config: Config, saved: SourcePosition | None) -> Source:
     return of_kernel(config, saved)
 
 
+def _jobs(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.jobs.folder import JobsFolder
+
+    return JobsFolder(config, saved)
+
+
+def _processes(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.probed import ProbedSource
+    from shippers.probes.processes import Processes
+
+    return ProbedSource(Processes(config.jobs.processes_every_s), saved)
+
+
 # In the order in which `check` lists them.
 BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
@@ -71,6 +84,14 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
         name="journal_kernel", profile="minimal", reads="the kernel's log in the journal, where /dev/kmsg is not read",
         needs="journalctl, and root or the group systemd-journal", make=_journal_kernel,
+    ),
+    BuiltIn(
+        name="jobs", profile="minimal", reads="job starts and ends, ranks and marks that scripts write",
+        needs="the folder of [jobs] dir", make=_jobs,
+    ),
+    BuiltIn(
+        name="processes", profile="full", reads="the ranks that run here, by the environments of processes",
+        needs="root, and the host's processes (a container: hostPID)", make=_processes,
     ),
 )  # fmt: skip
 

@@ -138,6 +138,15 @@ class SourceSettings(Passing, frozen=True, kw_only=True):
     max_line_bytes: int = MAX_LINE_BYTES
 
 
+class JobsSettings(_Table, frozen=True, kw_only=True):
+    """The folder into which schedulers and training programs write (`shippers.jobs`), and how often processes are
+    looked at (source `processes`).
+    """
+
+    dir: str = "/var/spool/rootrank"
+    processes_every_s: float = 10.0
+
+
 class Config(_Table, frozen=True, kw_only=True):
     """The whole file. `profile` says which built-in sources are read (`shippers.builtin`), `sources` switches single
     ones.
@@ -160,6 +169,7 @@ class Config(_Table, frozen=True, kw_only=True):
     clock: ClockSettings = ClockSettings()
     nvml: NvmlSettings = NvmlSettings()
     journal: JournalSettings = JournalSettings()
+    jobs: JobsSettings = JobsSettings()
     source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
 
 
@@ -268,6 +278,8 @@ def _check_values(config: Config) -> None:
     _check_passing("of [journal]", config.journal)
     if config.journal.start_at:
         parse_start_at(config.journal.start_at)
+    if not 1 <= config.jobs.processes_every_s <= 3600:
+        raise ConfigError(f"jobs.processes_every_s is {config.jobs.processes_every_s}; it must be 1 to 3600")
     seen: set[str] = set()
     for source in config.source:
         _check_source(source)

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct, field
 
-from pipeline.core import keys, times
+from pipeline.core import keys, placing, times
 from pipeline.core.annotations import events_of
 from pipeline.core.clocks.node import NodeClock
 from pipeline.core.here import Here, JobHere
@@ -26,6 +26,7 @@ from pipeline.core.times import When
 from schemas import topics
 from schemas.records import (
     Annotation,
+    Entity,
     Event,
     EventBatch,
     Gap,
@@ -48,6 +49,8 @@ FORGET_SOURCE_NS: Final = 7 * times.DAY_NS
 # of each after so long at most (broker time), but for what changes more than that.
 TOLD_IN_A_SECOND: Final = 100
 TELL_AT_LEAST_NS: Final = 10 * times.SECOND_NS
+# Sources are read in this order, by kind; the others after them.
+_TURNS: Final = {"telemetry": 0, "application": 1}
 
 
 class NodeState(Struct, kw_only=True):
@@ -62,6 +65,7 @@ class NodeState(Struct, kw_only=True):
     sources: dict[str, SourceMemory] = field(default_factory=dict)
     here: Here = field(default_factory=Here)
     spans: dict[str, PlacementSpan] = field(default_factory=dict)
+    gpus: dict[int, Entity] = field(default_factory=dict)
     node_keys: list[str] = field(default_factory=list)
     closing: list[str] = field(default_factory=list)
     speaks_of_itself: bool = False
@@ -173,6 +177,7 @@ class NodeFold:
             out.gaps.append(Gap(source="align", node=batch.reporter, reason=reason))
         gone = {(key.rsplit("/", 2)[1], key.rsplit("/", 1)[1]) for key in over}
         state.spans = {n: s for n, s in state.spans.items() if (s.job_id, str(s.attempt)) not in gone}
+        placing.forget(state.spans, out.now_ns)
         state.sources = {
             name: memory
             for name, memory in state.sources.items()
@@ -273,7 +278,7 @@ class NodeFold:
         """Whether a job is told again how far the node was read. Each node of a large job has its own moment."""
         spans = [s for s in self._state.spans.values() if (s.job_id, s.attempt) == (job.job_id, job.attempt)]
         world = max((span.world_size or 0 for span in spans), default=0)
-        nodes = world // max(1, len({span.rank for span in spans}))
+        nodes = world // max(1, len({span.rank for span in spans if span.rank is not None}))
         pause_ns = min(nodes * times.SECOND_NS // TOLD_IN_A_SECOND, TELL_AT_LEAST_NS)
         if pause_ns <= times.SECOND_NS:
             return True
@@ -350,15 +355,21 @@ class NodeFold:
 
     def _place(self, batch: RawBatch, out: Pass) -> None:
         """Remember who runs where, and the line that says so."""
+        state = self._state
+        for node, pid, entity in out.uses:
+            if node == batch.reporter:
+                out.placed = placing.use(state.gpus, state.spans, node, pid, entity) or out.placed
         for key, node, span in out.spans:
-            name = "\x1f".join((node, span.job_id, str(span.attempt), str(span.rank), str(span.world_size or "")))
-            if name not in self._state.spans:
-                self._state.spans[name] = span
+            if placing.add(state.spans, node, span, state.gpus if node == batch.reporter else {}):
                 out.placed = True
-            job = self._state.here.jobs.get(key)
+            job = state.here.jobs.get(key)
             if job is not None and node not in job.nodes:
                 job.nodes.append(node)
                 out.widened.add(key)
+        for ended in out.ended:
+            job = state.here.jobs.get(ended.key)
+            if job is not None and placing.end(state.spans, job, ended):
+                out.placed = True
 
     def _publish_placement(self, batch: RawBatch) -> list[Output]:
         """The node's own list to everybody; what concerns other nodes to their own reporters."""
@@ -390,13 +401,14 @@ def _node_key(batch: RawBatch, node: str) -> str:
 
 
 def _by_source(batch: RawBatch) -> dict[str, list[RawLine]]:
-    """Lines by source. Applications first: what they say of their job decides where the node's own lines go."""
+    """Lines by source. The agent and applications first: what they say of jobs decides where the node's lines go."""
     groups: dict[str, list[RawLine]] = {}
     for line in batch.records:
         groups.setdefault(line.source, []).append(line)
 
-    def last_if_of_the_node(source: str) -> bool:
-        return batch.source_attributes.get(source, {}).get("kind", "application") != "application"
+    def last_if_of_the_node(source: str) -> int:
+        kind = batch.source_attributes.get(source, {}).get("kind", "application")
+        return _TURNS.get(kind, len(_TURNS))
 
     return {source: groups[source] for source in sorted(groups, key=last_if_of_the_node)}
 

@@ -370,6 +370,8 @@ def _stated(event: Event) -> Iterator[tuple[Place, int, Seat | None]]:
         says_rank = "rank" in event.attributes or "local_rank" in event.attributes
         place = msgspec.structs.replace(place, cuda_dev=device if says_rank else None)
     says_host = place.host in (event.attributes.get("host"), event.attributes.get("node"))
+    # What the agent tells is of its own node.
+    says_host = says_host or event.source_kind == "telemetry"
     if not event.printer.node_of_source or place.host is None or says_host:
         yield place, STATED, None
         return

@@ -45,6 +45,23 @@ class JobHere(Struct, kw_only=True):
     nodes: list[str] = field(default_factory=list)
     # Its last lines have no time: it may have been here long after the last one that has.
     open_end: bool = False
+    # What the scheduler says of its time on the node; without an end it runs.
+    told_from_ns: int | None = None
+    told_to_ns: int | None = None
+    # The scheduler did not say which attempt it is: taken for the first until a rank names another.
+    unnumbered: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether the scheduler says that it is here now."""
+        return self.told_from_ns is not None and self.told_to_ns is None
+
+    def may_be_of(self, at_ns: int) -> bool:
+        """Whether the scheduler says that it was here at that time; it may have been while it says nothing."""
+        if self.told_from_ns is None:
+            return True
+        until_ns = TIME_MAX_NS if self.told_to_ns is None else self.told_to_ns + AFTER_END_NS
+        return self.told_from_ns <= at_ns <= until_ns
 
     def widen(self, at_ns: int) -> bool:
         """Take a time at which the job was here; whether that is news."""
@@ -60,12 +77,20 @@ class JobHere(Struct, kw_only=True):
             return False
         if event.aligned_time_unix_nano is None:
             return True
+        if self.told_from_ns is not None:
+            return self._covers_as_told(event, self.told_from_ns)
         if self.first_ns == TIME_MAX_NS:
             return self.undated
         in_peace = self.ended_ns != TIME_MIN_NS and self.last_ns <= self.ended_ns + AFTER_END_NS
         until_ns = self.last_ns + (LASTS_NS if self.open_end or self.undated else AFTER_JOB_NS)
         until_ns = self.ended_ns + AFTER_END_NS if in_peace else until_ns
         since_ns = self.first_ns - (LASTS_NS if lasts(event) or self.undated else BEFORE_JOB_NS)
+        return since_ns <= event.hi_unix_nano and event.lo_unix_nano <= until_ns
+
+    def _covers_as_told(self, event: Event, from_ns: int) -> bool:
+        """Whether an event may concern a job of which the scheduler says when it was here."""
+        since_ns = from_ns - (LASTS_NS if lasts(event) else BEFORE_JOB_NS)
+        until_ns = TIME_MAX_NS if self.told_to_ns is None else self.told_to_ns + AFTER_END_NS
         return since_ns <= event.hi_unix_nano and event.lo_unix_nano <= until_ns
 
 
@@ -97,6 +122,16 @@ class Here(Struct, kw_only=True):
         known.heard_ns = max(known.heard_ns, now_ns)
         return known, False
 
+    def running(self, job_id: str) -> JobHere | None:
+        """The newest attempt of a job that the scheduler says is here."""
+        found = [job for job in self.jobs.values() if job.job_id == job_id and job.runs]
+        return max(found, key=lambda job: job.attempt, default=None)
+
+    def only_told(self, at_ns: int) -> JobHere | None:
+        """The only job that the scheduler says was here at that time."""
+        found = [job for job in self.jobs.values() if job.told_from_ns is not None and job.may_be_of(at_ns)]
+        return found[0] if len(found) == 1 else None
+
     def covering(self, event: Event, reporter: str) -> list[str]:
         """Keys of the jobs that an event of the node may concern."""
         return [key for key, job in self.jobs.items() if job.covers(event, reporter)]
@@ -119,7 +154,7 @@ class Here(Struct, kw_only=True):
             key
             for key, job in self.jobs.items()
             if now_ns - job.heard_ns > FORGET_ANY_JOB_NS
-            or (now_ns - job.heard_ns > FORGET_JOB_NS and newest_ns > job.heard_ns)
+            or (now_ns - job.heard_ns > FORGET_JOB_NS and newest_ns > job.heard_ns and not job.runs)
         ]
         for key in over:
             del self.jobs[key]

@@ -53,14 +53,15 @@ _EVALUATES: Final = ("valid", "eval", "test", "predict", "sanity")
 _ENDS: Final = frozenset(
     (
         "train.end", "train.interrupted", "nccl.end", "process.abort", "launcher.done", "launcher.exit",
-        "launcher.rank_failed", "launcher.aborted", "launcher.daemon_lost", "elastic.succeeded", "elastic.failed",
-        "elastic.rank_failed", "elastic.group_failed", "elastic.signal", "elastic.terminate", "elastic.kill",
-        "elastic.shutdown_failed", "slurm.cancelled", "slurm.cancel_request", "slurm.task_exit", "slurm.task_ended",
-        "slurm.job_end", "slurm.step_aborted", "slurm.interrupt", "slurm.node_failure", "job.preempted", "job.failed",
-        "job.evicted", "job.restarting", "container.exited", "container.teardown", "pod.evicted", "pod.deadline",
-        "pod.node_shutdown", "service.exited", "service.killed", "ray.training_failed", "ray.workers_crashed",
-        "nccl.watchdog.timeout", "nccl.watchdog.exception", "nccl.watchdog.stuck", "nccl.watchdog.down",
-        "nccl.wait.timeout", "torch.monitored_barrier", "torch.comm.aborted", "gloo.timeout",
+        "launcher.rank_failed", "launcher.aborted", "launcher.daemon_lost", "elastic.succeeded",
+        "elastic.failed", "elastic.rank_failed", "elastic.group_failed", "elastic.signal", "elastic.terminate",
+        "elastic.kill", "elastic.shutdown_failed", "slurm.cancelled", "slurm.cancel_request", "slurm.task_exit",
+        "slurm.task_ended", "slurm.job_end", "slurm.step_aborted", "slurm.interrupt", "slurm.node_failure",
+        "job.ended", "job.preempted", "job.failed", "job.evicted", "job.restarting", "container.exited",
+        "container.teardown", "pod.evicted", "pod.deadline", "pod.node_shutdown", "service.exited",
+        "service.killed", "ray.training_failed", "ray.workers_crashed", "nccl.watchdog.timeout",
+        "nccl.watchdog.exception", "nccl.watchdog.stuck", "nccl.watchdog.down", "nccl.wait.timeout",
+        "torch.monitored_barrier", "torch.comm.aborted", "gloo.timeout",
     )
 )  # fmt: skip
 

@@ -19,13 +19,15 @@ from schemas.signals import Match
 class SourceMemory(Struct, kw_only=True):
     """What one source carries from line to line. `seen_ns`, `heard_ns`: broker time of its first and last lines.
 
-    `dated_ns`: what its last stamp without a year or a date was taken for; the next one is near it.
+    `dated_ns`: what its last stamp without a year or a date was taken for; the next one is near it. `by_time`: its job
+    is the one that ran when its lines were written; nobody states it.
     """
 
     since: When = times.UNKNOWN
     dated_ns: int | None = None
     zone: ZoneWatch = field(default_factory=ZoneWatch)
     job: str | None = None
+    by_time: bool = False
     pending: Pending = field(default_factory=Pending)
     seen_ns: int = 0
     heard_ns: int = 0

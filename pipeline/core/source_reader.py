@@ -18,6 +18,7 @@ from pipeline.core.source_clock import SourceClock, SourceMemory
 from pipeline.core.speakers import Speakers
 from pipeline.core.statements import Statement, Statements
 from pipeline.core.times import SECOND_NS, When
+from pipeline.core.told_jobs import ENDED, GPU_LEFT, GPU_USED, RANK_ENDED, Named
 from pipeline.core.wrapped import wrapped_of
 from schemas.records import TIME_MAX_NS, Entity, Event, Gap, PlacementSpan, Printer, RawBatch, RawLine
 from schemas.signals import Match, SignalSet
@@ -29,8 +30,20 @@ BODY_CHARACTERS: Final = 2_000
 CUT_MARK: Final = " …[cut]"
 
 
+class Ended(Struct, frozen=True, kw_only=True, gc=False):
+    """A job on a node, or one rank of it, that is over."""
+
+    key: str
+    node: str
+    at_ns: int
+    rank: int | None = None
+
+
 class Pass(Struct, kw_only=True):
-    """What one record produces: events by key, gaps, spans, which jobs are new, cover more time or are over."""
+    """What one record produces: events by key, gaps, spans, which jobs are new, cover more time or are over.
+
+    `uses`: the GPUs of processes, by node and pid; None where it is left.
+    """
 
     now_ns: int
     events: dict[str, list[Event]] = field(default_factory=dict)
@@ -38,6 +51,8 @@ class Pass(Struct, kw_only=True):
     new_jobs: list[str] = field(default_factory=list)
     widened: set[str] = field(default_factory=set)
     spans: list[tuple[str, str, PlacementSpan]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    uses: list[tuple[str, int, Entity | None]] = field(default_factory=list)
     placed: bool = False
     closed: list[str] = field(default_factory=list)
 
@@ -110,7 +125,7 @@ class SourceReader:
             memory.seen_ns = out.now_ns
             out.gaps.extend(Gap(source=source, node=batch.reporter, reason=f"attribute {text}") for text in wrong)
         self._speakers = Speakers(batch, self.node, self._said.rank)
-        self._folded: dict[tuple[str, str, int | None, Entity, Printer, int | None], Fold] = {}
+        self._folded: dict[tuple[str | None, str, str, int | None, Entity, Printer, int | None], Fold] = {}
         self._last_of: dict[int, int] = {}
         self._near: dict[str, int] = {}
         self._events: list[tuple[str | None, Event]] = []
@@ -248,10 +263,12 @@ class SourceReader:
             return
         when = own or self._clock.said_at(line, parsed, match)
         when = when or self._clock.unstamped(line, parsed)
+        self._bind_as_told(when)
         if match.event == "nccl.init":
             self._bind_by_communicator(match)
         elif match.event == "nccl.end":
             self._note_end(match, when)
+        key = self._named(match, when) if match.by.names_job else self._memory.job
         self._was_here(match, when)
         self._ended_here(statement)
         subject, printer = self._speakers.of(parsed, match.subject)
@@ -261,7 +278,7 @@ class SourceReader:
         # Of readings that say no time each one counts.
         is_reading = second is None and match.label == TELEMETRY
         said = "" if match.one_per_second and not is_reading else parsed.body[:BODY_CHARACTERS]
-        name = (match.event, said, second, subject, printer, line.offset if tells else None)
+        name = (key, match.event, said, second, subject, printer, line.offset if tells else None)
         fold = self._folded.get(name)
         keeps_last = match.label == PROGRESS or (match.one_per_second and match.role in LASTING)
         if fold is None:
@@ -274,8 +291,8 @@ class SourceReader:
         if fold is not None:
             self._fold_last(fold.place, event)
             return
-        self._place(event, match)
-        self._events.append((self._memory.job, event))
+        self._place(event, match, key)
+        self._events.append((key, event))
 
     def _fold_last(self, place: int, event: Event) -> None:
         """The first and the last stay: what was going on, had ended or changed shows in the last one."""
@@ -349,6 +366,30 @@ class SourceReader:
         if self._memory.job is None and comm:
             self._bind(f"comm-{comm}", 0)
 
+    def _bind_as_told(self, when: When) -> None:
+        """Lines of an application that nobody gives to a job are of the only one that the scheduler says is here."""
+        memory, at_ns = self._memory, when.aligned_ns
+        if self._said.kind != "application" or at_ns is None or (memory.job is not None and not memory.by_time):
+            return
+        if memory.job is not None and self._here.jobs[memory.job].may_be_of(at_ns):
+            return
+        job = self._here.only_told(at_ns)
+        if job is not None:
+            self._bind(job.job_id, job.attempt)
+            memory.by_time = True
+
+    def _named(self, match: Match, when: When) -> str:
+        """The key of the job attempt that a line of the agent names; what it says of its time here is noted."""
+        prefix = keys.run_prefix(self._batch.run, self._batch.run_id) + self._batch.cluster
+        named = Named(self._here, match, prefix, when.aligned_ns, self._out.now_ns)
+        if self.node not in named.job.nodes:
+            named.job.nodes.append(self.node)
+        if named.is_new:
+            self._out.new_jobs.append(named.key)
+        if named.is_new or named.is_wider:
+            self._out.widened.add(named.key)
+        return named.key
+
     def _note_end(self, match: Match, when: When) -> None:
         """A communicator that is destroyed, not aborted: the job ends in peace, unless it prints on."""
         job = self._here.jobs.get(self._memory.job or "")
@@ -371,20 +412,34 @@ class SourceReader:
         if key is not None and said and said.aligned_ns is not None and self._here.jobs[key].widen(said.aligned_ns):
             self._out.widened.add(key)
 
-    def _place(self, event: Event, match: Match) -> None:
-        """Note who runs where, and the line that says so."""
-        subject, key = event.subject, self._memory.job
-        world, numbered = event.attributes.get("nranks"), event.attributes.get("rank")
+    def _place(self, event: Event, match: Match, key: str | None) -> None:
+        """Note who runs where, and the line that says so; and who ended, and which process uses which GPU."""
+        subject, said = event.subject, event.attributes
+        if subject.node is None:
+            return
+        if match.by.told_by and match.event in (GPU_USED, GPU_LEFT) and said.get("pid", "").isdecimal():
+            # A process that is dead and holds memory still has a state; it is no rank any more.
+            is_used = match.event == GPU_USED and "state" not in said
+            self._out.uses.append((subject.node, int(said["pid"]), subject if is_used else None))
+        if key is None or not match.placement:
+            return
+        if match.event in (ENDED, RANK_ENDED):
+            at_ns = event.aligned_time_unix_nano or event.observed_time_unix_nano
+            self._out.ended.append(Ended(key=key, node=subject.node, at_ns=at_ns, rank=subject.rank))
+            return
+        world, numbered = said.get("nranks"), said.get("rank")
         rank = int(numbered) if world and numbered else subject.rank
         # A number in an environment may be of a node; the rank in a part of a communicator is none of the job.
-        tells = match.placement and match.event != "env.variable" and "parent" not in event.attributes
-        if not tells or key is None or subject.node is None or rank is None:
+        if match.event == "env.variable" or "parent" in said or (rank is None and not match.by.names_job):
             return
+        world = said.get("world_size", world) if match.by.names_job else world
         job = self._here.jobs[key]
         span = PlacementSpan(
             job_id=job.job_id, attempt=job.attempt, start_unix_nano=event.aligned_time_unix_nano or 0,
             rank=rank, local_rank=subject.local_rank, world_size=int(world) if world else None,
             pid=subject.pid, gpu_uuid=subject.gpu_uuid, pci_bus_id=subject.pci_bus_id, gpu_index=subject.gpu_index,
+            owner=said.get("user") if match.by.told_by else None,
+            scheduler=said.get("scheduler") if match.by.told_by else None,
             source=f"{event.source}:{event.line_no or event.offset}",
         )  # fmt: skip
         self._out.spans.append((key, subject.node, span))
@@ -395,7 +450,7 @@ class SourceReader:
         batch, out = self._batch, self._out
         run = keys.run_prefix(batch.run, batch.run_id)
         for key, event in self._events:
-            if self._said.kind == "application" and key is not None:
+            if key is not None and (self._said.kind == "application" or key != self._memory.job):
                 out.events.setdefault(key, []).append(event)
                 continue
             own = [key] if key is not None else []

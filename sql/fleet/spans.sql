@@ -19,10 +19,18 @@ SELECT
     cluster, if(gpu != '', 'gpu', 'node') AS unit_kind, if(gpu != '', gpu, node) AS unit, 'busy' AS kind,
     toUnixTimestamp64Nano(min(p.started_at)) AS from_ns,
     if(countIf(p.ended_at IS NULL) > 0, -1, toUnixTimestamp64Nano(assumeNotNull(max(p.ended_at)))) AS to_ns,
-    node, if(gpu != '', map(), map('gpus', toString(uniqExact((p.pci_bus_id, p.gpu_index, p.rank))))) AS facts,
+    node,
+    if(gpu != '' OR max(ranks) = 0, map(), map('gpus', toString(uniqExact((p.pci_bus_id, p.gpu_index, p.rank))))) AS facts,
     job_id, attempt, '' AS action, '' AS outcome, '' AS ticket, 'placement' AS source, 0 AS row
-FROM (SELECT *, ifNull(gpu_uuid, '') AS gpu FROM placement) AS p
-WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
+FROM
+(
+    -- What the scheduler tells of a job as a whole counts where no rank of it is known.
+    SELECT
+        *, ifNull(gpu_uuid, '') AS gpu,
+        countIf(rank IS NOT NULL) OVER (PARTITION BY run, run_id, cluster, node, job_id, attempt) AS ranks
+    FROM placement
+) AS p
+WHERE (ranks = 0 OR rank IS NOT NULL) AND run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
     AND toUnixTimestamp64Nano(p.started_at) BETWEEN 1 AND {to_ns:Int64} - 1
 GROUP BY cluster, node, gpu, job_id, attempt
 HAVING to_ns = -1 OR to_ns > {from_ns:Int64}

@@ -1,0 +1,231 @@
+"""The ranks that run on this node, by the environments of its processes: when one starts and when it has ended.
+
+Of an environment only the names in `shippers.jobs.environment` are looked at. A process that may not be read (of
+another user, where the agent is not root) is passed over and counted in the reason that `check` shows.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from shippers.jobs.environment import NAMES, Seat, seat_of
+from shippers.jobs.told import rank_line
+from shippers.pieces import Moment
+from shippers.probes.probe import Refused, said
+
+NAME: Final = "processes"
+_ENVIRONMENT_BYTES: Final = 256 * 1024
+_MOST_TOLD: Final = 1_024
+_AGAIN_EACH: Final = 30
+_POD: Final = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
+# What only starts another program, which is the rank.
+_STARTERS: Final = frozenset(
+    (
+        "sh", "bash", "dash", "zsh", "ksh", "env", "nice", "ionice", "numactl", "taskset", "time", "timeout", "stdbuf",
+        "tini", "dumb-init", "catatonit", "apptainer", "singularity", "starter-suid", "enroot", "srun", "nsys",
+        "strace", "sudo", "su", "setpriv", "unshare", "bwrap", "slurmstepd", "torchrun", "mpirun", "orterun", "prterun",
+    )
+)  # fmt: skip
+
+
+class Told(Struct, frozen=True, array_like=True):
+    """A rank that was told: by pid and start, what its line said of the job."""
+
+    started_ticks: int
+    job: str
+    attempt: int
+    rank: int
+
+
+class Process(Struct, frozen=True, kw_only=True):
+    """What is known of one process that names a job and a rank."""
+
+    pid: int
+    parent: int
+    started_ticks: int
+    command: str
+    seat: Seat
+    pod_uid: str = ""
+
+
+class Processes:
+    """A probe of /proc."""
+
+    name = NAME
+    may_hang = True  # the environment of a process whose memory map is locked makes its reader wait
+
+    def __init__(self, every_s: float = 10.0, proc: Path = Path("/proc")) -> None:
+        self.every_s = every_s
+        self._proc = proc
+        self._told: dict[int, Told] = {}
+        self._passed_over: dict[int, int] = {}  # pid: looks since it was first seen without a rank
+        self._candidates: dict[int, Process] = {}
+        self._looks = 0
+        self._boot_wall_s = 0.0
+        self._ticks = os.sysconf("SC_CLK_TCK")
+
+    def open(self, memo: str) -> None:
+        """Take up what was told before."""
+        self._told = msgspec.json.decode(memo, type=dict[int, Told]) if memo else {}
+        self._boot_wall_s = self._booted_at_s()
+
+    def look(self, moment: Moment) -> Sequence[str]:
+        """Ranks that are new, and ranks that are gone."""
+        pids = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}  # noqa: PTH208 (names, not paths)
+        lines = [self._gone(pid) for pid in list(self._told) if not self._is_same(pid, pids)]
+        self._looks += 1
+        # One in thirty is looked at again: it may have become another program, or its number another process's.
+        turn = self._looks % _AGAIN_EACH
+        self._passed_over = {p: n for p, n in self._passed_over.items() if p in pids and p % _AGAIN_EACH != turn}
+        self._candidates = {pid: each for pid, each in self._candidates.items() if pid in pids}
+        taken = self._taken()
+        for pid in sorted(pids - self._told.keys()):
+            known = self._candidates.get(pid)
+            if known is None or _key(known) not in taken:
+                self._see(pid)
+        room = max(0, _MOST_TOLD - len(self._told))
+        return lines + [self._new(process) for process in itertools.islice(list(self._ranks()), room)]
+
+    def memo(self) -> str:
+        """What was told."""
+        return msgspec.json.encode(self._told).decode() if self._told else ""
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    # --- one process ----------------------------------------------------------------------------------------------
+
+    def _see(self, pid: int) -> None:
+        """Look at a process that is new, and once more: between fork and exec it shows its parent's environment."""
+        looks = self._passed_over.get(pid, 0)
+        if looks >= 2 and pid not in self._candidates:
+            return
+        self._passed_over[pid] = looks + 1
+        found = read_process(self._proc, pid)
+        if found is not None and found.seat.rank is not None:
+            self._candidates[pid] = found
+        else:
+            self._candidates.pop(pid, None)
+
+    def _ranks(self) -> Iterator[Process]:
+        """Of the processes that share a seat the one that is the rank: the first below those that only start it."""
+        by_seat: dict[tuple[str, int, int | None], list[Process]] = {}
+        for process in self._candidates.values():
+            if self._passed_over.get(process.pid, 0) >= 2:  # its environment has settled
+                by_seat.setdefault(_key(process), []).append(process)
+        taken = self._taken()
+        for seat, processes in sorted(by_seat.items(), key=lambda item: item[0][:2]):
+            if seat in taken:
+                continue
+            own = [each for each in processes if each.command not in _STARTERS]
+            pids = {each.pid for each in own}
+            top = [each for each in own if each.parent not in pids]
+            if top:
+                yield min(top, key=lambda each: (each.started_ticks, each.pid))
+
+    def _taken(self) -> set[tuple[str, int, int | None]]:
+        """The seats whose ranks were told and run."""
+        return {(told.job, told.attempt, told.rank) for told in self._told.values()}
+
+    def _new(self, process: Process) -> str:
+        seat = process.seat
+        self._told[process.pid] = Told(process.started_ticks, seat.job, seat.attempt, seat.rank or 0)
+        self._candidates.pop(process.pid, None)
+        line = rank_line(
+            {
+                "job": seat.job, "attempt": seat.attempt, "rank": seat.rank, "local_rank": seat.local_rank,
+                "world": seat.world, "pid": process.pid, "visible": seat.visible, "scheduler": seat.scheduler,
+                "pod": seat.pod or process.pod_uid,
+            }
+        )  # fmt: skip
+        return f"{self._started_at(process.started_ticks)} {line}"
+
+    def _gone(self, pid: int) -> str:
+        told = self._told.pop(pid)
+        self._passed_over.pop(pid, None)
+        return said("job.rank_end", job=told.job, attempt=told.attempt, rank=told.rank, pid=pid)
+
+    def _is_same(self, pid: int, pids: set[int]) -> bool:
+        """Whether a process that was told still runs: not another one under its number."""
+        if pid not in pids:
+            return False
+        found = _stat(self._proc, pid)
+        return found is not None and found[2] == self._told[pid].started_ticks and found[3] not in "ZX"
+
+    def _booted_at_s(self) -> float:
+        try:
+            lines = (self._proc / "stat").read_text(encoding="ascii", errors="replace").splitlines()
+        except OSError as error:
+            raise Refused(f"{self._proc}: {error.strerror}") from None
+        booted = next((line.split()[1] for line in lines if line.startswith("btime ")), "")
+        if not booted.isdecimal():
+            raise Refused(f"{self._proc}/stat does not say when the machine was started")
+        return float(booted)
+
+    def _started_at(self, ticks: int) -> str:
+        at = datetime.fromtimestamp(self._boot_wall_s + ticks / self._ticks, UTC)
+        # The kernel tells the start of the machine in whole seconds.
+        return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_process(proc: Path, pid: int) -> Process | None:
+    """What a process says of its job; None where it says nothing, is gone, or may not be read."""
+    seat = seat_of(environment_of(proc, pid))
+    if seat is None:
+        return None
+    found = _stat(proc, pid)
+    if found is None:
+        return None
+    command, parent, ticks, _ = found
+    return Process(
+        pid=pid, parent=parent, started_ticks=ticks, command=command, seat=seat, pod_uid=pod_uid_of(proc, pid)
+    )
+
+
+def environment_of(proc: Path, pid: int) -> dict[str, str]:
+    """The known names of a process's environment; nothing where it may not be read."""
+    try:
+        with (proc / str(pid) / "environ").open("rb", buffering=0) as file:
+            data = file.read(_ENVIRONMENT_BYTES) or b""
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for entry in data.split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if equals and len(name) < 40 and (text := name.decode("ascii", "replace")) in NAMES:
+            found[text] = value.decode("utf-8", "replace")
+    return found
+
+
+def pod_uid_of(proc: Path, pid: int) -> str:
+    """The pod that a process is in, by the path of its cgroup; empty where it is in none."""
+    try:
+        text = (proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = _POD.search(text)
+    return found.group(1).replace("_", "-") if found else ""
+
+
+def _stat(proc: Path, pid: int) -> tuple[str, int, int, str] | None:
+    """Command, parent, start in ticks after boot, and state."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    head, _, rest = text.rpartition(")")
+    fields = rest.split()
+    if len(fields) < 20:
+        return None
+    return head.partition("(")[2], int(fields[1]), int(fields[19]), fields[0]
+
+
+def _key(process: Process) -> tuple[str, int, int | None]:
+    return process.seat.job, process.seat.attempt, process.seat.rank
