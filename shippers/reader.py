@@ -14,7 +14,7 @@ from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
 from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
-from shippers.pieces import Limit, Moment, Piece, Source
+from shippers.pieces import Limit, Moment, Piece, Source, Told
 from shippers.positions import Positions
 from shippers.unwritable import encode_batch
 
@@ -24,7 +24,7 @@ _SOURCE_BYTES: Final = 512 * 1024  # of one source in one pass: a storm in one f
 
 @dataclass(slots=True)
 class Batch:
-    """What was read, with the positions after it."""
+    """What was read, with the positions after it. `records` go ahead of it, each as a message of its own."""
 
     lines: list[RawLine] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -33,6 +33,7 @@ class Batch:
     size: int = 0
     next_line_seq: int = 0
     note: ClockNote | None = None
+    records: list[Told] = field(default_factory=list)
 
     def is_worth_sending(self) -> bool:
         """Whether it holds more than positions."""
@@ -169,6 +170,7 @@ class Reader:
         batch = self._batch
         batch.lines.extend(piece.lines)
         batch.gaps.extend(piece.gaps)
+        batch.records.extend(piece.records)
         batch.positions[piece.source] = piece.position
         batch.size += piece.size
         if piece.lines:
