@@ -53,7 +53,9 @@ class Reader:
         self._last_number = next_line_seq - 1
         self._filesets: list[FileSet] = []
         self._rings: list[KernelRing] = []
-        self._built_in: list[Source] = builtin.make(config, saved)
+        self._built_in: list[Source]
+        self.control = builtin.control_plane(config, saved)
+        self._built_in = [*builtin.make(config, saved), *(self.control.sources if self.control else ())]
         self._start = 0
         self._gone: list[str] = []
         self._batch = Batch()
