@@ -1,4 +1,4 @@
-"""A fake of the Kubernetes API server: real sockets and HTTP on loopback, objects in memory. No Kubernetes is behind it.
+"""A fake of the Kubernetes API server: real sockets and HTTP on loopback, objects in memory. No cluster is behind it.
 
 It lists in pages, watches with bookmarks, forgets old versions (410), checks tokens and rights, and takes a Lease only
 from whoever read its last version. Faults are set by tests: it drops connections, ends within a line, is slow.
@@ -189,13 +189,14 @@ class _Handler(BaseHTTPRequestHandler):
                 api.drops -= 1
                 self.close_connection = True
                 return
-            for since, kind, shape in news:
+            for version_of_it, kind, shape in news:
                 if api.half_lines > 0:
                     api.half_lines -= 1
                     self._send(json.dumps({"type": kind, "object": shape}).encode()[:40])
                     self.close_connection = True
                     return
                 self._chunk({"type": kind, "object": shape})
+                since = version_of_it
             if not news and since >= api.forgotten:
                 since = version
                 self._chunk({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}})

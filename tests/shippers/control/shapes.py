@@ -15,7 +15,8 @@ def event(uid: str, reason: str, message: str, **more: Any) -> Shape:
     return {
         "metadata": {"name": uid, "uid": uid, "namespace": "ml", "creationTimestamp": "2026-03-04T05:06:00Z"},
         "involvedObject": about, "reason": reason, "message": message, "type": more.pop("type", "Warning"),
-        "lastTimestamp": "2026-03-04T05:06:07Z", "count": 1, "source": {"component": "kubelet", "host": "gpu17"}, **more,
+        "lastTimestamp": "2026-03-04T05:06:07Z", "count": 1,
+        "source": {"component": "kubelet", "host": "gpu17"}, **more,
     }  # fmt: skip
 
 
@@ -41,20 +42,23 @@ def ended(code: int, reason: str = "Error", at: str = "2026-03-04T05:06:09Z") ->
     }
 
 
-def node(name: str = "gpu17", ready: str = "True", *, unschedulable: bool = False, **labels: str) -> Shape:
+def node(
+    name: str = "gpu17", ready: str = "True", *, unschedulable: bool = False, labels: Shape | None = None
+) -> Shape:
+    reason = "KubeletReady" if ready == "True" else "NodeStatusUnknown"
     managed = (
         [{"time": "2026-03-04T05:00:00Z", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}] if unschedulable else []
     )
     return {
         "metadata": {
-            "name": name, "uid": f"uid-{name}", "labels": {k.replace("__", "/").replace("_", "."): v for k, v in labels.items()},
+            "name": name, "uid": f"uid-{name}", "labels": labels or {},
             "managedFields": managed, "creationTimestamp": "2026-01-01T00:00:00Z",
         },
         "spec": {"unschedulable": True} if unschedulable else {},
         "status": {
             "conditions": [
                 {
-                    "type": "Ready", "status": ready, "reason": "KubeletReady" if ready == "True" else "NodeStatusUnknown",
+                    "type": "Ready", "status": ready, "reason": reason,
                     "message": "Kubelet stopped posting node status.", "lastTransitionTime": "2026-03-04T05:06:07Z",
                 }
             ]

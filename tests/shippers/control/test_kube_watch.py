@@ -18,7 +18,7 @@ from shippers.control.kube_pods import Pods
 from shippers.control.kube_watch import Kind, KindWatcher
 from shippers.control.told import Line, Outlet, Step
 from tests.shippers.control.api_server import FakeApi, serving
-from tests.shippers.control.shapes import EVENTS, JOBS, NODES, PODS, WORKLOADS, Shape, ended, event, node, pod
+from tests.shippers.control.shapes import EVENTS, JOBS, NODES, PODS, WORKLOADS, ended, event, node, pod
 from tests.shippers.fakes import eventually
 
 HEAD = Head(run="live", run_id="live", cluster="pool", reporter="control")
@@ -98,11 +98,9 @@ def test_what_is_there_is_listed_in_pages_and_what_comes_is_told_as_it_comes(fak
 def test_an_event_is_named_by_its_uid_and_count_whoever_reads_it(fake: FakeApi) -> None:
     fake.put(EVENTS, event("e1", "BackOff", "Back-off restarting failed container"))
     with watching(fake, events()) as first, watching(fake, events()) as second:
-        for watch in (first, second):
-            assert eventually(lambda watch=watch: len(watch.lines()) == 1, "the event")
+        assert eventually(lambda: len(first.lines()) == len(second.lines()) == 1, "the event")
         fake.put(EVENTS, event("e1", "BackOff", "Back-off restarting failed container", count=2))
-        for watch in (first, second):
-            assert eventually(lambda watch=watch: len(watch.lines()) == 2, "its second occurrence")
+        assert eventually(lambda: len(first.lines()) == len(second.lines()) == 2, "its second occurrence")
         assert first.lines() == second.lines()
         assert [(line.generation, line.offset) for line in first.lines()] == [("e1", 1), ("e1", 2)]
 
@@ -278,16 +276,10 @@ def test_a_cordon_is_told_with_its_time_and_becomes_a_span_with_a_beginning_and_
 
 
 def test_labels_of_a_node_say_where_it_hangs_and_a_change_ends_the_old_place(fake: FakeApi) -> None:
-    labelled = node(topology_kubernetes_io__rack="r1")
-    labelled["metadata"]["labels"] = {"topology.kubernetes.io/rack": "r1", "nvidia.com/gpu.clique": "u1.3"}
-    fake.put(NODES, labelled)
+    fake.put(NODES, node(labels={"topology.kubernetes.io/rack": "r1", "nvidia.com/gpu.clique": "u1.3"}))
     with watching(fake, Nodes(HEAD, lambda: NOW_NS)) as watch:
         assert eventually(lambda: watch.lines() or watch.steps, "the list")
-        moved: Shape = {
-            **labelled,
-            "metadata": {**labelled["metadata"], "labels": {"topology.kubernetes.io/rack": "r2"}},
-        }
-        fake.put(NODES, moved)
+        fake.put(NODES, node(labels={"topology.kubernetes.io/rack": "r2"}))
         records = eventually(lambda: watch.lines() is not None and _records(watch, 3), "three records")
         told = [(r.rack, r.nvlink_domain, r.start_unix_nano, r.end_unix_nano) for r in records]
         made = 1_767_225_600 * 10**9
@@ -307,20 +299,22 @@ def test_a_failed_job_and_an_evicted_workload_are_told(fake: FakeApi) -> None:
             "conditions": [
                 {
                     "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded",
-                    "message": "Job has reached the specified backoff limit", "lastTransitionTime": "2026-03-04T05:06:07Z",
+                    "message": "Job has reached the specified backoff limit",
+                    "lastTransitionTime": "2026-03-04T05:06:07Z",
                 }
             ]
         },
     }  # fmt: skip
     workload = {
         "metadata": {
-            "name": "job-train", "namespace": "ml", "uid": "w1", "ownerReferences": [{"uid": "job-uid", "name": "train"}]
+            "name": "job-train", "namespace": "ml", "uid": "w1",
+            "ownerReferences": [{"uid": "job-uid", "name": "train"}],
         },
         "status": {
             "conditions": [
                 {
                     "type": "Evicted", "status": "True", "reason": "Preempted",
-                    "message": "Preempted to accommodate a workload (UID: 0a1b-77) due to prioritization in the ClusterQueue",
+                    "message": "Preempted to accommodate a workload (UID: 0a1b-77) due to reclamation",
                     "lastTransitionTime": "2026-03-04T05:06:07Z",
                 }
             ]
