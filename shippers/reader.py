@@ -7,7 +7,7 @@ from typing import Final
 
 from schemas.clock_notes import ATTRIBUTES, ClockNote
 from schemas.clock_notes import SOURCE as CLOCKS
-from schemas.records import ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
+from schemas.records import ClockClaim, ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
 from shippers import builtin
 from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
@@ -100,7 +100,7 @@ class Reader:
             run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
             boot_id=note.boot_id if note else self._clock.boot_id, shipper_id=shipper_id, batch_seq=batch_seq,
             clock=note.clock if note else self._clock.read(),
-            machine_id=config.machine_id or None, clock_claim=self._clock.claim(), clock_samples=batch.samples,
+            machine_id=config.machine_id or None, clock_claim=self._claim(), clock_samples=batch.samples,
             records=batch.lines, gaps=batch.gaps, source_attributes=self._attributes(batch),
         )  # fmt: skip
         return encode_batch(record)
@@ -111,7 +111,7 @@ class Reader:
         return Progress(
             run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
             boot_id=self._clock.boot_id, shipper_id=shipper_id, last_batch_seq=last_batch_seq,
-            clock=self._clock.read(), machine_id=config.machine_id or None, clock_claim=self._clock.claim(),
+            clock=self._clock.read(), machine_id=config.machine_id or None, clock_claim=self._claim(),
             sources=self.source_progress(),
         )  # fmt: skip
 
@@ -128,6 +128,10 @@ class Reader:
             fileset.close()
         for source in (*self._rings, *self._built_in):
             source.close()
+
+    def _claim(self) -> ClockClaim | None:
+        """What is claimed of the clock: of those that stamp what a control plane tells, nothing."""
+        return None if self.control is not None else self._clock.claim()
 
     def _add(self, settings: SourceSettings, saved: Positions) -> None:
         start_at = parse_start_at(settings.start_at or self._config.start_at)

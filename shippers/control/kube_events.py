@@ -67,7 +67,7 @@ class Events:
         jobs = place.jobs if kind == "pod" else tuple(filter(None, (uid, name)))
         host = str(at(shape, "source", "host") or shape.get("reportingInstance") or "")
         is_kubelet = "kubelet" in (at(shape, "source", "component"), shape.get("reportingComponent"))
-        node = name if kind == "node" else place.node or (host if is_kubelet else "")
+        node = name if kind == "node" else place.node or (host if is_kubelet else self._placed.nodes_of(jobs))
         return attributes(
             node=node, jobs=() if kind == "node" else jobs, count=str(_count(shape.get("count"))),
             namespace=words(about.get("namespace")), object=f"{kind}/{name}",

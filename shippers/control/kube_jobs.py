@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from shippers.control.kube_api import Api, MissingError
-from shippers.control.kube_placed import attributes, of_itself
+from shippers.control.kube_placed import Placed, attributes, of_itself
 from shippers.control.kube_watch import Fact
 from shippers.control.told import SECOND_NS, Line, at, entries, time_ns, words
 from shippers.probes.probe import said
@@ -23,7 +23,8 @@ class JobObjects:
     remembers = False
     is_asked_of = False
 
-    def __init__(self, api: Api, kind: str, namespace: str = "") -> None:
+    def __init__(self, api: Api, placed: Placed, kind: str, namespace: str = "") -> None:
+        self._placed = placed
         self._group, self._plural, self._telling = GROUPS[kind]
         self.name = f"kubernetes/{kind}" + (f"/{namespace}" if namespace else "")
         self._api = api
@@ -51,7 +52,8 @@ class JobObjects:
         """Conditions that tell something, and restarts."""
         meta = at(shape, "metadata") or {}
         uid, name = str(meta.get("uid")), f"{words(meta.get('namespace'))}/{words(meta.get('name'))}"
-        about = attributes(jobs=of_itself(shape), object=f"{self._plural}/{name}")
+        jobs = of_itself(shape)
+        about = attributes(node=self._placed.nodes_of(jobs), jobs=jobs, object=f"{self._plural}/{name}")
         for condition in entries(shape, "status", "conditions"):
             kind = words(condition.get("type"))
             if kind in self._telling and condition.get("status") == "True":

@@ -10,6 +10,7 @@ from msgspec import Struct
 from shippers.control.told import at, entries
 
 MAX_PODS: Final = 100_000
+MAX_NODES: Final = 4  # of a job: enough to find where it is known
 # Labels that name the job of a pod, or its identity.
 JOB_LABELS: Final = (
     "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name",
@@ -31,6 +32,7 @@ class Placed:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pods: OrderedDict[str, Place] = OrderedDict()
+        self._nodes: OrderedDict[str, dict[str, None]] = OrderedDict()
 
     def note(self, shape: Mapping[str, Any]) -> Place:
         """Where a pod is."""
@@ -39,7 +41,19 @@ class Placed:
             self._pods[str(at(shape, "metadata", "uid"))] = place
             while len(self._pods) > MAX_PODS:
                 self._pods.popitem(last=False)
+            for name in place.jobs if place.node else ():
+                nodes = self._nodes.setdefault(name, {})
+                nodes[place.node] = None
+                if len(nodes) > MAX_NODES:
+                    del nodes[next(iter(nodes))]
+            while len(self._nodes) > MAX_PODS:
+                self._nodes.popitem(last=False)
         return place
+
+    def nodes_of(self, jobs: tuple[str, ...]) -> str:
+        """Some nodes on which pods of a job are or were, with commas between."""
+        with self._lock:
+            return next((",".join(self._nodes[name]) for name in jobs if name in self._nodes), "")
 
     def of(self, uid: str) -> Place:
         """Where a pod is or was."""

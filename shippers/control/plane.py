@@ -128,7 +128,9 @@ def _kinds(settings: KubernetesSettings, api: Api, head: Head) -> list[Kind]:
         kinds += [Pods(placed, namespace)] if "pods" in settings.watch else []
         kinds += [Events(placed, settings.skip, namespace)] if "events" in settings.watch else []
         kinds += [
-            JobObjects(api, each, namespace) for each in ("jobs", "jobsets", "workloads") if each in settings.watch
+            JobObjects(api, placed, each, namespace)
+            for each in ("jobs", "jobsets", "workloads")
+            if each in settings.watch
         ]
     if "nodes" in settings.watch and not settings.namespaces:
         kinds.append(KubeNodes(head, time.time_ns))

@@ -142,9 +142,14 @@ class Nodes:
         yield Span(**self._head, node=name, kind="drain", start_unix_nano=at_ns, outcome=why or None, source="slurm")
         if at_ns < since_ns:
             return
+        state, is_lost = odd[0].lower(), "DOWN" in odd and why == "Not responding"
         text = (
-            f"sinfo: REASON={why or 'none'}, USER={user or 'unknown'}, TIMESTAMP={stamp(at_ns)[:19]}, "
-            f"STATE={odd[0].lower()}, NODELIST={name}"
+            f"error: Nodes {name} not responding, setting DOWN"
+            if is_lost
+            else (
+                f"sinfo: REASON={why or 'none'}, USER={user or 'unknown'}, TIMESTAMP={stamp(at_ns)[:19]}, "
+                f"STATE={state}, NODELIST={name}"
+            )
         )
         yield Line(
             generation=f"slurm/node/{name}/{'+'.join(odd)}", offset=at_ns // SECOND_NS, text=text, at_ns=at_ns,

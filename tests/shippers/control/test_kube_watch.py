@@ -186,7 +186,7 @@ def test_a_kind_without_rights_says_the_rule_that_is_missing_and_others_go_on(fa
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_off(fake: FakeApi) -> None:
-    with watching(fake, JobObjects(api_of(fake), "workloads")) as watch:
+    with watching(fake, JobObjects(api_of(fake), Placed(), "workloads")) as watch:
         assert eventually(lambda: (watch.outlet.reason or "").startswith("the cluster has none"), "that there is none")
         assert watch.outlet.state == "off"
 
@@ -322,12 +322,12 @@ def test_a_failed_job_and_an_evicted_workload_are_told(fake: FakeApi) -> None:
     }  # fmt: skip
     fake.put(JOBS, job)
     fake.put(WORKLOADS, workload)
-    with watching(fake, JobObjects(api_of(fake), "jobs")) as jobs:
+    with watching(fake, JobObjects(api_of(fake), Placed(), "jobs")) as jobs:
         assert eventually(lambda: jobs.lines(), "the job")
         assert jobs.texts() == [
             "jobs ml/train Failed: BackoffLimitExceeded: Job has reached the specified backoff limit"
         ]
-    with watching(fake, JobObjects(api_of(fake), "workloads")) as workloads:
+    with watching(fake, JobObjects(api_of(fake), Placed(), "workloads")) as workloads:
         assert eventually(lambda: workloads.lines(), "the workload")
         assert workloads.texts()[0].startswith("workloads ml/job-train EvictedDueToPreempted: Preempted to accommodate")
         assert "job-uid" in workloads.lines()[0].attributes["jobs"].split(",")
