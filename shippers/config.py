@@ -213,6 +213,11 @@ def _override(shape: dict[str, Any], overrides: Mapping[str, str]) -> None:
 
 def _completed(config: Config, where: str) -> Config:
     """With defaults that depend on the machine, and with what types cannot say checked."""
+    if config.control is not None and not config.reporter:
+        raise ConfigError(
+            f'{where}: [control] needs reporter = "control" or another name that no node has: all agents of one '
+            "control plane bear it, so that what two of them tell is known as one"
+        )
     config = msgspec.structs.replace(
         config,
         reporter=config.reporter or socket.gethostname(),

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from schemas.vocabulary import SourceState
 from shippers.control.kube_api import Api, ApiError, ForbiddenError, GoneError, MissingError
 from shippers.control.told import Line, Outlet, at
 from shippers.pieces import Told as Record
@@ -105,7 +106,7 @@ class KindWatcher:
                 version = ""
                 outlet.put([], self._encoded(""), gap=gap)
             except (ForbiddenError, MissingError) as error:
-                self._say_refused(outlet, error)
+                outlet.stand(*self._refusal(error))
                 version = ""
                 outlet.stopping.wait(self._refused_s)
             except ApiError as error:
@@ -116,6 +117,16 @@ class KindWatcher:
                 outlet.stopping.wait(_RETRY_S[min(failures, len(_RETRY_S)) - 1])
 
     _last: str = ""
+
+    def probe(self) -> tuple[SourceState, str | None]:
+        """Whether the kind may be listed."""
+        try:
+            self._api.get(self._kind.path(), limit="1")
+        except (ForbiddenError, MissingError) as error:
+            return self._refusal(error)
+        except ApiError as error:
+            return "refused", str(error)
+        return "on", None
 
     def _list(self, outlet: Outlet, *, is_first: bool) -> str:
         """Tell how all objects are now; the version of the list."""
@@ -224,11 +235,10 @@ class KindWatcher:
         odd = dict(self._known) if self._kind.remembers else {}
         return msgspec.json.encode(Position(version=version, odd=odd)).decode()
 
-    def _say_refused(self, outlet: Outlet, error: ApiError) -> None:
+    def _refusal(self, error: ApiError) -> tuple[SourceState, str]:
         if isinstance(error, MissingError):
-            outlet.stand("off", f"the cluster has none ({error})")
-        else:
-            outlet.stand("refused", f"{error}; add to the ClusterRole of the agent: {self._kind.rule()}")
+            return "off", f"the cluster has none ({error})"
+        return "refused", f"{error}; add to the ClusterRole of the agent: {self._kind.rule()}"
 
 
 def _decoded(position: str) -> Position:

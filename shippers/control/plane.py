@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
+from schemas.records import SourceProgress
 from shippers.config import Config, ConfigError, parse_start_at
 from shippers.control.kube_access import access_of
 from shippers.control.kube_api import Api
@@ -46,6 +47,13 @@ class ControlPlane:
     def is_active(self) -> bool:
         """Whether this agent speaks for the control plane now."""
         return self._duty.term > 0
+
+    def probe(self) -> list[SourceProgress]:
+        """Whether each source would answer, and whether the seat can be used. Takes nothing, tells nothing."""
+        return [
+            *([self._duty.probe()] if isinstance(self._duty, Seat) else []),
+            *(each.probe() for each in self.sources),
+        ]
 
     def start(self) -> None:
         """Look after the seat from now on."""

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from schemas.records import SourceProgress
 from shippers.saying import say
 
 _ACTIVE_SHARE: Final = 2 / 3
@@ -104,6 +105,14 @@ class Seat:
                 self._positions[source] = position
             else:
                 self._positions.pop(source, None)
+
+    def probe(self) -> SourceProgress:
+        """Whether the seat can be read, and who has it."""
+        try:
+            held = self._store.read()
+        except SeatError as error:
+            return SourceProgress(source="seat", state="refused", kind="control", reason=str(error))
+        return SourceProgress(source="seat", state="on", kind="control", reason=f"{held.holder or 'nobody'} has it")
 
     def start(self) -> None:
         """Look after the seat from now on."""

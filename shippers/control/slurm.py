@@ -16,6 +16,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from schemas.vocabulary import SourceState
 from shippers.control.settings import SlurmSettings
 from shippers.control.told import Line, Outlet
 from shippers.pieces import Told as Record
@@ -97,6 +98,16 @@ class SlurmWatcher:
         self._every_s = every_s
         self._age_ns = age_ns
         self._now_ns = now_ns
+
+    def probe(self) -> tuple[SourceState, str | None]:
+        """Whether it answers."""
+        try:
+            list(self._look.look(self._ask, {}, 0, self._now_ns()))
+        except SlurmAbsentError as error:
+            return "off", str(error)
+        except SlurmError as error:
+            return "refused", str(error)
+        return "on", None
 
     def run(self, position: str, outlet: Outlet) -> None:
         """Ask until told to stop."""

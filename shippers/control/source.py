@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from schemas.records import RawLine, SourceProgress
+from schemas.vocabulary import SourceState
 from shippers.control.seat import Duty
 from shippers.control.told import Line, Outlet
 from shippers.pieces import Limit, Moment, Piece
@@ -18,6 +19,9 @@ class Watcher(Protocol):
     """Asks a control plane for one kind of thing."""
 
     name: str
+
+    def probe(self) -> tuple[SourceState, str | None]:
+        """Ask once, tell nothing: how it would stand, and why."""
 
     def run(self, position: str, outlet: Outlet) -> None:
         """Tell what changes since `position` (empty: at first sight) until `outlet.stopping` is set."""
@@ -83,6 +87,11 @@ class ControlSource:
             state=outlet.state if is_active else "off", reason=outlet.reason if is_active else self._duty.why_not,
             at_end=is_active and outlet.state == "on" and outlet.is_empty(),
         )  # fmt: skip
+
+    def probe(self) -> SourceProgress:
+        """How it would stand, if this agent were active."""
+        state, reason = self._watcher.probe()
+        return SourceProgress(source=self.name, kind=KIND, attributes=self.attributes, state=state, reason=reason)
 
     def close(self) -> None:
         """Stop asking."""
