@@ -212,7 +212,11 @@ class KindWatcher:
         known = self._known.get(uid, {})
         lines: list[Line] = []
         records: list[Record] = []
-        for fact in self._kind.facts(shape, known):
+        try:
+            facts = list(self._kind.facts(shape, known))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return [], []  # an object of a shape that no API has: its neighbours go on
+        for fact in facts:
             before = known.get(fact.side)
             if before == fact.value or (fact.is_normal and before is None):
                 continue

@@ -33,7 +33,7 @@ class LeaseStore:
         return Held(
             holder=str(spec.get("holderIdentity") or ""), version=str(meta.get("resourceVersion") or ""),
             positions=_positions((meta.get("annotations") or {}).get(POSITIONS)),
-            changes=int(spec.get("leaseTransitions") or 0),
+            changes=changes if isinstance(changes := spec.get("leaseTransitions"), int) else 0,
         )  # fmt: skip
 
     def write(self, held: Held) -> None:

@@ -13,6 +13,7 @@ from shippers.positions import Position, SourcePosition
 
 KIND: Final = "control"
 _STOP_S: Final = 1.0
+_AGAIN_NS: Final = 30 * 10**9  # a watcher that failed by a fault of ours is started again, not at once
 
 
 class Watcher(Protocol):
@@ -36,6 +37,7 @@ class ControlSource:
         self._duty = duty
         self._position = saved.generations[0].memo if saved and saved.generations else ""
         self._term = 0
+        self._again_mono_ns = 0
         self._outlet = Outlet(self.name)
         self._thread: threading.Thread | None = None
 
@@ -48,8 +50,9 @@ class ControlSource:
         """Begin where this agent has become the active one, stop where it no longer is."""
         term = self._duty.term
         has_died = self._thread is not None and not self._thread.is_alive()
-        if term == self._term and not has_died:
+        if term == self._term and not (has_died and moment.mono_ns >= self._again_mono_ns):
             return
+        self._again_mono_ns = moment.mono_ns + _AGAIN_NS
         self._stop(0)
         self._term = term
         if not term:

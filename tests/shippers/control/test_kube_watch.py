@@ -333,6 +333,14 @@ def test_a_failed_job_and_an_evicted_workload_are_told(fake: FakeApi) -> None:
         assert "job-uid" in workloads.lines()[0].attributes["jobs"].split(",")
 
 
+@pytest.mark.parametrize("status", [7, {"conditions": [{"type": ["Ready"]}]}, {"conditions": "none"}])
+def test_an_object_of_no_shape_that_there_is_stops_nobody(fake: FakeApi, status: Any) -> None:
+    fake.put(NODES, {**node("odd"), "status": status, "spec": 3})
+    fake.put(NODES, node("gpu18", ready="False"))
+    with watching(fake, Nodes(HEAD, lambda: NOW_NS)) as watch:
+        assert eventually(lambda: "Node gpu18 status is now: NodeNotReady" in watch.texts(), "the other node")
+
+
 def test_the_reader_of_a_position_of_a_version_it_does_not_know_lists_anew(fake: FakeApi) -> None:
     fake.put(EVENTS, event("e1", "Evicted", "one"))
     with watching(fake, events(), "no position") as watch:
