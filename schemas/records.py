@@ -479,7 +479,8 @@ class Event(Part, frozen=True, kw_only=True):
 class EventBatch(Record, frozen=True, kw_only=True, tag="event_batch"):
     """Events of one raw batch for one job (`job_key`), or for a node without a job (key `node:...`).
 
-    `backfill`: events sent before to somebody else and now, with the same ids, to this key.
+    `backfill`: events sent before to somebody else and now, with the same ids, to this key. `relayed`: a control plane
+    tells them, whose reporter sends no progress to the job.
     """
 
     run: Run
@@ -497,6 +498,27 @@ class EventBatch(Record, frozen=True, kw_only=True, tag="event_batch"):
     events: list[Event] = []
     gaps: list[Gap] = []
     backfill: bool = False
+    relayed: bool = False
+
+
+class Relay(Record, frozen=True, kw_only=True, tag="relay"):
+    """Events that the reporter of a control plane tells of another node, on their way to where that node's lines are
+    read: there it is known which jobs they concern.
+
+    `jobs`: names that the job concerned may have there; empty: any job that ran there then. `attempt`: of that job.
+    """
+
+    run: Run
+    run_id: str
+    cluster: str
+    reporter: str
+    node: str
+    boot_id: str
+    shipper_id: str
+    batch_seq: int
+    jobs: list[str] = []
+    attempt: int | None = None
+    events: list[Event] = []
 
 
 class NodeProgress(Record, frozen=True, kw_only=True, tag="node_progress"):
@@ -750,5 +772,5 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
     nodes: list[str] = []
 
 
-RawRecord = RawBatch | Progress | NodeFacts | Topology | Annotation | Attempt | Span | Placement
+RawRecord = RawBatch | Progress | NodeFacts | Topology | Annotation | Attempt | Span | Placement | Relay
 EventRecord = EventBatch | NodeProgress | Placement | JobAlias

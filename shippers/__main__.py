@@ -155,6 +155,8 @@ def _print(config: Config, options: argparse.Namespace) -> int:
         parse_start_at(options.start_at)
         sources = tuple(msgspec.structs.replace(each, start_at=options.start_at) for each in config.source)
         config = msgspec.structs.replace(config, source=sources, start_at=options.start_at)
+    if config.control is not None:  # looks on, and takes the seat from nobody
+        config = msgspec.structs.replace(config, control=msgspec.structs.replace(config.control, seat="none"))
     clock = make_clock(config)
     reader = Reader(config, clock, {})
     sink = StdoutSink()

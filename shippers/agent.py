@@ -41,6 +41,7 @@ class Agent:
         self._marks = KmsgMarks(self._clock, tell) if config.clock.kmsg_marker and not config.clock.static else None
         self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
         self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks)
+        self._control = self._reader.control
         self._writer = SpoolWriter(self._spool, self._reader, tell)
         sink = sink or KafkaSink(config.kafka, key_of(config.run, config.run_id, config.cluster, config.reporter))
         self._delivery = Delivery(self._spool, sink, self._clock, tell)
@@ -58,6 +59,8 @@ class Agent:
     def run(self) -> bool:
         """Work until told to stop, or until the end file exists and all is read. Whether all was delivered."""
         self._delivery.start()
+        if self._control is not None:
+            self._control.start()
         if self._beacons is not None:
             self._beacons.start()
         try:
@@ -70,6 +73,9 @@ class Agent:
             return self._finish(has_ended=has_ended)
         finally:
             self._reader.close()
+            self._note_control()
+            if self._control is not None:
+                self._control.close()
             self._spool.close()
 
     def _put_record(self) -> None:
@@ -101,12 +107,22 @@ class Agent:
         if self._marks is not None:
             self._marks.mark_if_due()  # the next pass reads it: the first one may pass over all that is in the ring
         is_written = self._writer.flush()
+        self._note_control()
         self._offer_progress()
         if moment.ending:
             return is_idle and is_written
         if read_bytes < self._config.batch.bytes:
             self._stopping.wait(self._config.batch.linger_ms / 1000)
         return False
+
+    @property
+    def _speaks(self) -> bool:
+        """Whether progress is this agent's to send: of several that read one control plane, the active one's."""
+        return self._control is None or self._control.is_active
+
+    def _note_control(self) -> None:
+        if self._control is not None:
+            self._control.note(self._spool.positions, self._spool.durable_seq, self._spool.acked_seq)
 
     def _moment(self) -> Moment:
         # Looked for before the pass: all that was written before the end file was made is then read.
@@ -117,7 +133,7 @@ class Agent:
         if self._beacons is not None:
             self._beacons.stop()
         self._put_extras(is_last=True)
-        if self._writer.flush():
+        if self._writer.flush() and self._speaks:
             progress = self._reader.progress(self._spool.shipper_id, self._spool.durable_seq)
             if has_ended:
                 self._wait_for_delivery()
@@ -163,7 +179,7 @@ class Agent:
 
     def _offer_progress(self) -> None:
         now_s = time.monotonic()
-        if now_s - self._progress_offered_s < PROGRESS_EVERY_S / 2:
+        if now_s - self._progress_offered_s < PROGRESS_EVERY_S / 2 or not self._speaks:
             return
         self._progress_offered_s = now_s
         if self._writer.full_reason is None:

@@ -6,11 +6,14 @@ A profile holds those of the ones before it. `[sources] NAME = true` or `false` 
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shippers.config import Config, ConfigError, Profile
 from shippers.pieces import Source
 from shippers.positions import Positions, SourcePosition
+
+if TYPE_CHECKING:
+    from shippers.control.plane import ControlPlane
 
 PROFILES: Final[tuple[Profile, ...]] = ("none", "minimal", "gpu", "full")
 
@@ -110,6 +113,15 @@ def is_on(each: BuiltIn, config: Config) -> bool:
 def make(config: Config, saved: Positions) -> list[Source]:
     """The sources that are on."""
     return [each.make(config, saved.get(each.name)) for each in switched_on(config)]
+
+
+def control_plane(config: Config, saved: Positions) -> "ControlPlane | None":
+    """What is read of the cluster's control plane, where the settings ask for it. Raises ConfigError."""
+    if config.control is None or config.run != "live" or config.clock.static is not None:
+        return None
+    from shippers.control.plane import ControlPlane
+
+    return ControlPlane(config, saved)
 
 
 def check_switches(config: Config) -> None:

@@ -86,8 +86,11 @@ def inspect(config: Config) -> Report:
     clock = make_clock(config)
     reader = Reader(config, clock, saved_positions(Path(config.spool.dir)))
     try:
-        reader.look(clock.moment())
-        sources = reader.source_progress()
+        if reader.control is not None:
+            sources = reader.control.probe()
+        else:
+            reader.look(clock.moment())
+            sources = reader.source_progress()
     finally:
         reader.close()
     kafka = _kafka(config)

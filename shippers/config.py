@@ -16,6 +16,7 @@ from schemas.names import is_utf8
 from schemas.records import ClockClaim, ClockReading
 from schemas.vocabulary import Run
 from shippers.attributes import problem_in
+from shippers.control.settings import ControlSettings
 
 ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
 MIB: Final = 1024 * 1024
@@ -147,11 +148,15 @@ class JobsSettings(_Table, frozen=True, kw_only=True):
     processes_every_s: float = 10.0
 
 
+_KMSG: Final = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
+
+
 class Config(_Table, frozen=True, kw_only=True):
     """The whole file. `profile` says which built-in sources are read (`shippers.builtin`), `sources` switches single
     ones.
 
-    `source` are the files and rings that are named one by one.
+    `source` are the files and rings that are named one by one. With `control` it is the agent of the whole
+    cluster, which reads the control plane and nothing of the host that it happens to run on.
     """
 
     cluster: str = "default"
@@ -170,7 +175,8 @@ class Config(_Table, frozen=True, kw_only=True):
     nvml: NvmlSettings = NvmlSettings()
     journal: JournalSettings = JournalSettings()
     jobs: JobsSettings = JobsSettings()
-    source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
+    source: tuple[SourceSettings, ...] = _KMSG
+    control: ControlSettings | None = None
 
 
 class StartAt(Struct, frozen=True, kw_only=True):
@@ -252,6 +258,11 @@ def _override(shape: dict[str, Any], overrides: Mapping[str, str]) -> None:
 
 def _completed(config: Config, where: str) -> Config:
     """With defaults that depend on the machine, and with what types cannot say checked."""
+    if config.control is not None and not config.reporter:
+        raise ConfigError(
+            f'{where}: [control] needs reporter = "control" or another name that no node has: all agents of one '
+            "control plane bear it, so that what two of them tell is known as one"
+        )
     config = msgspec.structs.replace(
         config,
         reporter=config.reporter or socket.gethostname(),
@@ -259,10 +270,23 @@ def _completed(config: Config, where: str) -> Config:
         run_id=config.run_id or config.run,
     )
     try:
+        config = _for_control(config)
         _check_values(config)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     return config
+
+
+def _for_control(config: Config) -> Config:
+    """The agent of a cluster reads nothing of its host: its reporter is no machine, and may move to another one."""
+    if config.control is None:
+        return config
+    if config.source not in ((), _KMSG):
+        raise ConfigError("[control] and [[source]] in one file: files of this host are read by an agent of its own")
+    if not 3.0 <= config.control.seat_s <= 600 or not 0.5 <= config.control.renew_s <= config.control.seat_s / 3:
+        raise ConfigError("[control] seat_s must be 3 to 600, and renew_s 0.5 to a third of it")
+    clock = msgspec.structs.replace(config.clock, beacon=False, kmsg_marker=False)
+    return msgspec.structs.replace(config, source=(), profile="none", sources={}, clock=clock, machine_id="")
 
 
 def _check_values(config: Config) -> None:

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from schemas.records import Gap, RawLine, SourceProgress
+from schemas.records import Attempt, Gap, NodeFacts, RawLine, SourceProgress, Span, Topology
 from shippers.positions import SourcePosition
+
+# What a source may send that is no line: it says the same however often it is read.
+Told = NodeFacts | Topology | Span | Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +35,17 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Lines of one source with the position after them. Without lines: only a position or gaps to be kept."""
+    """Lines of one source with the position after them. Without lines: only a position or gaps to be kept.
+
+    `records` are sent as they are, each as a message of its own.
+    """
 
     source: str
     position: SourcePosition | None
     lines: list[RawLine] = field(default_factory=list)
     size: int = 0
     gaps: list[Gap] = field(default_factory=list)
+    records: list[Told] = field(default_factory=list)
 
 
 class Source(Protocol):

@@ -7,14 +7,14 @@ from typing import Final
 
 from schemas.clock_notes import ATTRIBUTES, ClockNote
 from schemas.clock_notes import SOURCE as CLOCKS
-from schemas.records import ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
+from schemas.records import ClockClaim, ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
 from shippers import builtin
 from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
 from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
-from shippers.pieces import Limit, Moment, Piece, Source
+from shippers.pieces import Limit, Moment, Piece, Source, Told
 from shippers.positions import Positions
 from shippers.unwritable import encode_batch
 
@@ -24,7 +24,7 @@ _SOURCE_BYTES: Final = 512 * 1024  # of one source in one pass: a storm in one f
 
 @dataclass(slots=True)
 class Batch:
-    """What was read, with the positions after it."""
+    """What was read, with the positions after it. `records` go ahead of it, each as a message of its own."""
 
     lines: list[RawLine] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -33,6 +33,7 @@ class Batch:
     size: int = 0
     next_line_seq: int = 0
     note: ClockNote | None = None
+    records: list[Told] = field(default_factory=list)
 
     def is_worth_sending(self) -> bool:
         """Whether it holds more than positions."""
@@ -52,7 +53,9 @@ class Reader:
         self._last_number = next_line_seq - 1
         self._filesets: list[FileSet] = []
         self._rings: list[KernelRing] = []
-        self._built_in: list[Source] = builtin.make(config, saved)
+        self._built_in: list[Source]
+        self.control = builtin.control_plane(config, saved)
+        self._built_in = [*builtin.make(config, saved), *(self.control.sources if self.control else ())]
         self._start = 0
         self._gone: list[str] = []
         self._batch = Batch()
@@ -97,7 +100,7 @@ class Reader:
             run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
             boot_id=note.boot_id if note else self._clock.boot_id, shipper_id=shipper_id, batch_seq=batch_seq,
             clock=note.clock if note else self._clock.read(),
-            machine_id=config.machine_id or None, clock_claim=self._clock.claim(), clock_samples=batch.samples,
+            machine_id=config.machine_id or None, clock_claim=self._claim(), clock_samples=batch.samples,
             records=batch.lines, gaps=batch.gaps, source_attributes=self._attributes(batch),
         )  # fmt: skip
         return encode_batch(record)
@@ -108,7 +111,7 @@ class Reader:
         return Progress(
             run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter,
             boot_id=self._clock.boot_id, shipper_id=shipper_id, last_batch_seq=last_batch_seq,
-            clock=self._clock.read(), machine_id=config.machine_id or None, clock_claim=self._clock.claim(),
+            clock=self._clock.read(), machine_id=config.machine_id or None, clock_claim=self._claim(),
             sources=self.source_progress(),
         )  # fmt: skip
 
@@ -125,6 +128,10 @@ class Reader:
             fileset.close()
         for source in (*self._rings, *self._built_in):
             source.close()
+
+    def _claim(self) -> ClockClaim | None:
+        """What is claimed of the clock: of those that stamp what a control plane tells, nothing."""
+        return None if self.control is not None else self._clock.claim()
 
     def _add(self, settings: SourceSettings, saved: Positions) -> None:
         start_at = parse_start_at(settings.start_at or self._config.start_at)
@@ -171,6 +178,7 @@ class Reader:
         batch = self._batch
         batch.lines.extend(piece.lines)
         batch.gaps.extend(piece.gaps)
+        batch.records.extend(piece.records)
         batch.positions[piece.source] = piece.position
         batch.size += piece.size
         if piece.lines:

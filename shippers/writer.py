@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
+from schemas import codec
 from shippers.reader import Batch, Reader
 from shippers.spool import Spool, SpoolFullError
 
@@ -42,6 +43,11 @@ class SpoolWriter:
         return True
 
     def _append(self, batch: Batch) -> None:
+        records = [codec.encode(record) for record in batch.records]
+        if records:
+            batch.gaps.extend(self._spool.make_room(sum(map(len, records))))
+        for record in records:
+            self._spool.append(record, {}, 0, batch.next_line_seq)
         if batch.is_worth_sending():
             batch.gaps.extend(self._spool.make_room(2 * batch.size))
             payload = self._reader.encode(batch, self._spool.shipper_id, self._spool.last_seq + 1)

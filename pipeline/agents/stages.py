@@ -13,7 +13,7 @@ from pipeline.core.keys import job_key
 from pipeline.rules import load_rules
 from schemas import signals
 from schemas.codec import UnreadableRecordError, decode, encode
-from schemas.records import Placement
+from schemas.records import Placement, Relay
 from schemas.topics import EVENTS, RAW, VERDICTS, key_of, run_prefix
 
 # Verdicts carry few messages and decide revisions: save early, so that little is worked out twice.
@@ -23,9 +23,9 @@ SHOWN_KEY_BYTES = 200
 
 
 def read_raw(key: bytes | None, data: bytes | None) -> object:
-    """A record of the raw topic under the key of its reporter; a placement, of its node. Raises otherwise."""
+    """A record of the raw topic under the key of its reporter; a placement or relay, of its node. Raises otherwise."""
     record = decode(RAW.name, data)
-    name = record.node if isinstance(record, Placement) else record.reporter
+    name = record.node if isinstance(record, Placement | Relay) else record.reporter
     return _checked(key, record, [key_of(record.run, record.run_id, record.cluster, name)])
 
 

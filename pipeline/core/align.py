@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct, field
 
-from pipeline.core import keys, placing, times
+from pipeline.core import keys, placing, relays, times
 from pipeline.core.annotations import events_of
 from pipeline.core.clocks.node import NodeClock
 from pipeline.core.here import Here, JobHere
@@ -20,7 +20,7 @@ from pipeline.core.measured import read_through
 from pipeline.core.outputs import Output
 from pipeline.core.segments import UNMEASURED_AGAIN_NS, segments_of, unmeasured
 from pipeline.core.source_clock import SourceMemory
-from pipeline.core.source_reader import Pass, SourceReader
+from pipeline.core.source_reader import CONTROL, Pass, SourceReader
 from pipeline.core.stamps import EARLIEST_NS, LATEST_NS
 from pipeline.core.times import When
 from schemas import topics
@@ -36,6 +36,7 @@ from schemas.records import (
     Progress,
     RawBatch,
     RawLine,
+    Relay,
     SourceProgress,
 )
 from schemas.signals import SignalSet
@@ -110,6 +111,8 @@ class NodeFold:
             return self._placement(record, now_ns)
         if isinstance(record, Annotation):
             return self._annotation(record, now_ns)
+        if isinstance(record, Relay):
+            return self._relay(record, now_ns)
         return []
 
     # --- lines ----------------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ class NodeFold:
     def _watch_shippers(self, batch: RawBatch, out: Pass) -> None:
         """A shipper that speaks again after another one took over: two are alive under one name."""
         state = self._state
-        if batch.shipper_id == state.active_shipper:
+        if batch.shipper_id == state.active_shipper or _is_of_control_plane(batch):
             return
         pair = " and ".join(sorted((batch.shipper_id, state.active_shipper)))
         if batch.shipper_id in state.shippers and pair not in state.conflicts:
@@ -211,6 +214,7 @@ class NodeFold:
         if out.new_jobs and state.progress:
             outputs.extend(self._node_progress(state.progress, out.new_jobs, out.now_ns))
         state.closing.extend(out.closed)
+        outputs += [*relays.sent(batch, out.relays), *relays.late(state.here, out.widened, batch)]
         return [*outputs, *self._close(out.now_ns)]
 
     def _close(self, now_ns: int) -> list[Output]:
@@ -353,6 +357,16 @@ class NodeFold:
             outputs += self._node_progress(state.progress, [key], now_ns)
         return outputs
 
+    def _relay(self, record: Relay, now_ns: int) -> list[Output]:
+        """What a control plane tells of this node and its jobs."""
+        state = self._state
+        outputs = relays.taken(state.here, record, state.last.boot_id if state.last else "", now_ns)
+        for output in outputs:
+            key = output.key.decode()
+            if key not in state.here.jobs and key not in state.node_keys:
+                state.node_keys.append(key)
+        return outputs
+
     def _place(self, batch: RawBatch, out: Pass) -> None:
         """Remember who runs where, and the line that says so."""
         state = self._state
@@ -383,6 +397,11 @@ class NodeFold:
             key = topics.key_of(batch.run, batch.run_id, batch.cluster, node)
             outputs.append(Output(topic=topic, key=key, record=record))
         return outputs
+
+
+def _is_of_control_plane(batch: RawBatch) -> bool:
+    """Whether it comes from one of several agents that read one control plane in turn."""
+    return bool(batch.records) and all(said.get("kind") == CONTROL for said in batch.source_attributes.values())
 
 
 def _to_each(record: NodeProgress, wanted: list[str]) -> list[Output]:

@@ -100,11 +100,16 @@ def lasts(event: Event) -> bool:
 
 
 class Recent(Struct, kw_only=True, gc=False):
-    """An event of the node itself, when it arrived (broker time), and the keys it was sent to."""
+    """An event of the node itself, when it arrived (broker time), and the keys it was sent to.
+
+    `jobs`: names of the only job that it concerns; `reporter`: who else than the node told it.
+    """
 
     event: Event
     arrived_ns: int
     sent_to: list[str]
+    jobs: list[str] = []
+    reporter: str = ""
 
 
 class Here(Struct, kw_only=True):
@@ -141,6 +146,8 @@ class Here(Struct, kw_only=True):
         found: dict[str, list[Event]] = {}
         jobs = [(key, self.jobs[key]) for key in self.jobs if key in keys]
         for recent in self.recent if jobs else ():
+            if recent.reporter:
+                continue  # see pipeline.core.relays
             for key, job in jobs:
                 if key not in recent.sent_to and job.covers(recent.event, reporter):
                     recent.sent_to.append(key)

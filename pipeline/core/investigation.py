@@ -148,9 +148,10 @@ class Investigation:
         state.cluster, state.run, state.run_id = batch.cluster, batch.run, batch.run_id
         if batch.job_id is not None and state.job is None:
             state.job = Job(job_id=batch.job_id, attempt=batch.attempt)
-        seen = self._reporters.seen(batch.reporter)
-        seen.is_node = seen.is_node or batch.node is not None
-        seen.said_ns = max(seen.said_ns, now_ns)
+        if not batch.relayed:
+            seen = self._reporters.seen(batch.reporter)
+            seen.is_node = seen.is_node or batch.node is not None
+            seen.said_ns = max(seen.said_ns, now_ns)
         shipper = f"{batch.reporter}/{batch.shipper_id}"
         if not batch.backfill and batch.batch_seq <= state.read.get(shipper, 0):
             return

@@ -10,6 +10,7 @@ from pipeline.core.clocks.node import NodeClock
 from pipeline.core.dating import NOTHING_SAID, Dating, told
 from pipeline.core.episodes import LASTING, PROGRESS
 from pipeline.core.here import Here, Recent
+from pipeline.core.hosts import expand_hosts
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
 from pipeline.core.partials import Joined
@@ -28,6 +29,18 @@ FIRST_SIGHT_NS: Final = 900 * SECOND_NS
 PREFIX_CHARACTERS: Final = 256
 BODY_CHARACTERS: Final = 2_000
 CUT_MARK: Final = " …[cut]"
+# The source kind of what a control plane tells of nodes and jobs.
+CONTROL: Final = "control"
+# A line about a job of many nodes is for each of them; so many are enough to find the job.
+MAX_ROUTES: Final = 4
+
+
+class Route(Struct, frozen=True, kw_only=True, gc=False):
+    """Of whom a line of a control plane speaks, as its attributes say: nodes, and names that a job there may have."""
+
+    nodes: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    attempt: int | None = None
 
 
 class Ended(Struct, frozen=True, kw_only=True, gc=False):
@@ -43,6 +56,7 @@ class Pass(Struct, kw_only=True):
     """What one record produces: events by key, gaps, spans, which jobs are new, cover more time or are over.
 
     `uses`: the GPUs of processes, by node and pid; None where it is left.
+    `relays`: events of a control plane, which are for the nodes that they speak of.
     """
 
     now_ns: int
@@ -55,6 +69,7 @@ class Pass(Struct, kw_only=True):
     uses: list[tuple[str, int, Entity | None]] = field(default_factory=list)
     placed: bool = False
     closed: list[str] = field(default_factory=list)
+    relays: list[tuple[Route, Event]] = field(default_factory=list)
 
 
 class Fold(Struct, kw_only=True, gc=False):
@@ -129,6 +144,7 @@ class SourceReader:
         self._last_of: dict[int, int] = {}
         self._near: dict[str, int] = {}
         self._events: list[tuple[str | None, Event]] = []
+        self._routes: dict[str, Route] = {}
 
     def read(self, lines: list[RawLine]) -> None:
         """Turn the lines into events and hand them to the keys they concern."""
@@ -271,7 +287,7 @@ class SourceReader:
         key = self._named(match, when) if match.by.names_job else self._memory.job
         self._was_here(match, when)
         self._ended_here(statement)
-        subject, printer = self._speakers.of(parsed, match.subject)
+        subject, printer = self._speakers.of(parsed, self._spoken_of(line, match.subject))
         second = None if when.raw_ns is None else when.raw_ns // SECOND_NS
         # Lines that say who runs where are each a fact of their own place in the file.
         tells = match.placement or match.event == "env.variable"
@@ -288,11 +304,18 @@ class SourceReader:
             fold.until_ns = max(fold.until_ns, when.aligned_ns or 0)
             return
         event = self._build(statement, when, subject, printer)
+        if self._said.kind == CONTROL:
+            self._routes[event.event_id] = _route(line.attributes, subject.node)
         if fold is not None:
             self._fold_last(fold.place, event)
             return
         self._place(event, match, key)
         self._events.append((key, event))
+
+    def _spoken_of(self, line: RawLine, said: Entity) -> Entity:
+        """The subject of a line of a control plane: where the line names no node, the one that it is about."""
+        node = line.attributes.get("node", "") if self._said.kind == CONTROL else ""
+        return said if said.node or not node or "[" in node or "," in node else msgspec.structs.replace(said, node=node)
 
     def _fold_last(self, place: int, event: Event) -> None:
         """The first and the last stay: what was going on, had ended or changed shows in the last one."""
@@ -450,6 +473,10 @@ class SourceReader:
         batch, out = self._batch, self._out
         run = keys.run_prefix(batch.run, batch.run_id)
         for key, event in self._events:
+            route = self._routes.get(event.event_id)
+            if route is not None and route.nodes:
+                out.relays.append((route, event))
+                continue
             if key is not None and (self._said.kind == "application" or key != self._memory.job):
                 out.events.setdefault(key, []).append(event)
                 continue
@@ -467,6 +494,18 @@ class SourceReader:
         if self._batch.run != "live" or when.aligned_ns is None:
             return True
         return when.hi_ns >= self._memory.seen_ns - FIRST_SIGHT_NS
+
+
+def _route(attributes: dict[str, str], subject: str | None) -> Route:
+    """To whom a line of a control plane goes: the first and last few of many nodes."""
+    nodes = expand_hosts(attributes.get("node", "")) or ([subject] if subject else [])
+    if len(nodes) > MAX_ROUTES:
+        nodes = [*nodes[: MAX_ROUTES // 2], *nodes[-MAX_ROUTES // 2 :]]
+    attempt = attributes.get("attempt", "")
+    return Route(
+        nodes=tuple(nodes), jobs=tuple(filter(None, attributes.get("jobs", "").split(","))),
+        attempt=int(attempt) if attempt.isascii() and attempt.isdecimal() and len(attempt) < 10 else None,
+    )  # fmt: skip
 
 
 def _prefix(line: RawLine, parsed: ParsedLine) -> str:

@@ -110,6 +110,14 @@ def incident(revision: int = 1, *, class_: str = "hardware/gpu_xid_79", run: str
     )  # fmt: skip
 
 
+def topology(node: str) -> r.Topology:
+    """A node on a switch."""
+    return r.Topology(
+        run="live", run_id=RUN_ID, cluster=CLUSTER, reporter="control", node=node, source="slurm topology",
+        start_unix_nano=T0 - 3600 * NS, leaf_switch="leaf1",
+    )  # fmt: skip
+
+
 def placement(spans: int = 2, node: str = "n1") -> r.Placement:
     """Who ran on a node."""
     return r.Placement(

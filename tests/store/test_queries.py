@@ -47,6 +47,10 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     ),
     "marks_of_job": ({"job": "job7"}, {"attempt": 0, "kind": "error", "node": "n1", "rank": 3, "name": "gpu.xid"}),
     "incidents_of_job": ({"job": "job7"}, {"incident_id": "i1", "revision": 2, "job_attempts": [0]}),
+    "incident_neighbours": (
+        {"incident": "i1"},
+        {"kind": "leaf_switch", "element_name": "leaf1", "of_incident": ["n1"], "others": ["n2"]},
+    ),
     "storage": ({"table": "raw_lines"}, {"table": "raw_lines_rows", "rows": 45, "oldest_day": "2026-03-01"}),
     "nodes_of_job": ({"job": "job7"}, {"node": "n1", "attempts": [0], "kinds_read": ["kernel"], "refused": []}),
 }
@@ -63,6 +67,7 @@ def filled(shared_store: Store) -> Store:
         seed.event_batch([*(seed.event(i) for i in range(1, 4)), seed.near_miss()]), seed.unread_errors(),
         seed.incident(1, class_="unknown/silent_rank"), seed.incident(2), seed.placement(), seed.dead_letter(),
         seed.dead_letter(offset=8), seed.segment(wall_step_ns=-5 * seed.NS), seed.unmeasured(),
+        seed.topology("n1"), seed.topology("n2"),
     )  # fmt: skip
     return shared_store
 

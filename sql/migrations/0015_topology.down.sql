@@ -1,0 +1,2 @@
+DROP VIEW IF EXISTS topology;
+DROP VIEW IF EXISTS node_facts;
