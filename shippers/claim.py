@@ -64,6 +64,6 @@ def fsync_folder(folder: Path) -> None:
 def is_mine(folder: Path) -> bool:
     """Whether this process has the folder: what was read and is on disk there may be deleted where it came from."""
     try:
-        return (folder / _PID_FILE).read_text(encoding="ascii").strip() == str(os.getpid())
+        return (folder / PID_FILE).read_text(encoding="ascii").strip() == str(os.getpid())
     except (OSError, UnicodeDecodeError):
         return False
