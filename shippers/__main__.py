@@ -24,7 +24,7 @@ from schemas.topics import CLOCK_BEACON
 from shippers.builtin import check_switches
 from shippers.claim import SpoolLockedError
 from shippers.clock import make_clock
-from shippers.commands import annotate, preflight
+from shippers.commands import annotate, cost, preflight
 from shippers.config import Config, ConfigError, load, parse_start_at
 from shippers.reader import Reader
 from shippers.saying import say
@@ -46,7 +46,7 @@ class Command(Protocol):
 
 
 # By name. What a command needs beyond the standard library it imports in `run`.
-COMMANDS: Final[dict[str, Command]] = {"annotate": annotate, "preflight": preflight}
+COMMANDS: Final[dict[str, Command]] = {"annotate": annotate, "preflight": preflight, "cost": cost}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from schemas.clock_notes import read_record
-from schemas.records import ClockSample, Progress
+from schemas.records import ClockSample, Progress, SourceProgress
 from schemas.topics import key_of
 from shippers.beacon import Beacons
 from shippers.clock import Clock, make_clock
@@ -26,6 +26,8 @@ from shippers.writer import SpoolWriter
 STOP_S: Final = 3.0
 SAMPLES_EVERY_S: Final = 5.0  # how long clock samples wait for a batch with lines
 _FULL_RETRY_S: Final = 1.0
+_SLEEP_S: Final = 0.1
+_QUIET_S: Final = 2.0
 
 
 class Agent:
@@ -51,6 +53,15 @@ class Agent:
         self._last_progress: Progress | None = None
         self._stopping = threading.Event()
         self._samples_sent_s = self._progress_offered_s = float("-inf")
+        self._read_s = time.monotonic()  # when the last line came
+
+    def wrap_sources(self, around: Callable[[Any], Any]) -> None:
+        """Put something around every source; before `run`."""
+        self._reader.wrap(around)
+
+    def source_progress(self) -> list[SourceProgress]:
+        """How far all sources are read."""
+        return self._reader.source_progress()
 
     def request_stop(self) -> None:
         """End soon; safe in a signal handler."""
@@ -112,7 +123,7 @@ class Agent:
         if moment.ending:
             return is_idle and is_written
         if read_bytes < self._config.batch.bytes:
-            self._stopping.wait(self._config.batch.linger_ms / 1000)
+            self._linger(is_idle=is_idle)
         return False
 
     @property
@@ -123,6 +134,19 @@ class Agent:
     def _note_control(self) -> None:
         if self._control is not None:
             self._control.note(self._spool.positions, self._spool.durable_seq, self._spool.acked_seq)
+
+    def _linger(self, *, is_idle: bool) -> None:
+        """Until the next pass; twice as long where nothing has come for seconds."""
+        now_s = time.monotonic()
+        if not is_idle:
+            self._read_s = now_s
+        linger_s = self._config.batch.linger_ms / 1000
+        if now_s - self._read_s > _QUIET_S:
+            linger_s *= 2
+        if linger_s <= _SLEEP_S:
+            time.sleep(linger_s)  # half the price of waiting for an event; a stop is seen soon enough
+        else:
+            self._stopping.wait(linger_s)
 
     def _moment(self) -> Moment:
         # Looked for before the pass: all that was written before the end file was made is then read.

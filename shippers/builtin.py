@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from shippers.config import Config, ConfigError, Profile
 from shippers.pieces import Source
 from shippers.positions import Positions, SourcePosition
+from shippers.probes.host_sources import HOST, maker
 
 if TYPE_CHECKING:
     from shippers.control.plane import ControlPlane
@@ -95,6 +96,10 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
         name="processes", profile="full", reads="the ranks that run here, by the environments of processes",
         needs="root, and the host's processes (a container: hostPID)", make=_processes,
+    ),
+    *(
+        BuiltIn(name=name, profile=profile, reads=reads, needs=needs, make=maker(where))
+        for name, profile, reads, needs, where in HOST
     ),
 )  # fmt: skip
 

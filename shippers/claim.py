@@ -6,24 +6,29 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-_PID_FILE: Final = "shipper.pid"
+PID_FILE: Final = "shipper.pid"
 _ID_FILE: Final = "shipper_id"
 
 
 class SpoolLockedError(Exception):
-    """Another process has the spool. The text says which."""
+    """Another process has the spool. The text says which; so does `pid`, where it is known."""
+
+    def __init__(self, text: str, pid: int | None = None) -> None:
+        super().__init__(text)
+        self.pid = pid
 
 
 def lock(folder: Path) -> int:
     """Take the folder for this process; the lock ends with it. Raises SpoolLockedError, OSError."""
-    fd = os.open(folder / _PID_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(folder / PID_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
         os.close(fd)
         raise SpoolLockedError(
-            f"{folder}: process {pid} ships from this spool; stop it or set another [spool] dir"
+            f"{folder}: process {pid} ships from this spool; stop it or set another [spool] dir",
+            int(pid) if pid.isdecimal() else None,
         ) from None
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
@@ -59,6 +64,6 @@ def fsync_folder(folder: Path) -> None:
 def is_mine(folder: Path) -> bool:
     """Whether this process has the folder: what was read and is on disk there may be deleted where it came from."""
     try:
-        return (folder / _PID_FILE).read_text(encoding="ascii").strip() == str(os.getpid())
+        return (folder / PID_FILE).read_text(encoding="ascii").strip() == str(os.getpid())
     except (OSError, UnicodeDecodeError):
         return False

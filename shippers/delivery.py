@@ -23,6 +23,7 @@ SAY_AFTER_S: Final = 3.0
 _BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _OFFERS_KEPT: Final = 8
 _SLICE_S: Final = 0.1
+_IDLE_S: Final = 0.4
 
 
 class Delivery:
@@ -83,7 +84,7 @@ class Delivery:
 
     def _deliver_all(self) -> None:
         while not self._is_late():
-            entry = self._spool.take(0 if self._stopping.is_set() else _SLICE_S)
+            entry = self._spool.take(0 if self._stopping.is_set() else self._idle_s())
             if entry is not None:
                 self._deliver(entry)
             is_last = entry is None and self._stopping.is_set()
@@ -151,6 +152,11 @@ class Delivery:
             time.sleep(_SLICE_S / 10)
         if self._spool.durable_seq > mark:
             self._spool.acknowledge(entry)
+
+    def _idle_s(self) -> float:
+        """How long to wait for a batch: until progress is due, and not long, so that a stop is seen."""
+        due_s = self._sent_progress_s + PROGRESS_EVERY_S - time.monotonic()
+        return min(_IDLE_S, max(due_s, _SLICE_S / 10)) if due_s > 0 else _SLICE_S
 
     def _is_progress_due(self) -> bool:
         return time.monotonic() - self._sent_progress_s >= PROGRESS_EVERY_S

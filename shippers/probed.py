@@ -1,9 +1,12 @@
 """A probe as a source: looked at when it is due, its lines numbered as those of a file are."""
 
+import resource
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from schemas.records import Gap, RawLine, SourceProgress
@@ -16,6 +19,16 @@ KIND: Final = "telemetry"
 _RETRY_NS: Final = 30 * 10**9
 _KEPT_LINES: Final = 10_000  # of a probe that tells more than is read
 _SLOW_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class Spent:
+    """What looking at a probe has cost: processor time (programs that it starts with it), time, and lines told."""
+
+    looks: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    told: int = 0
 
 
 class ProbedSource:
@@ -38,6 +51,17 @@ class ProbedSource:
         self._through_ns = 0
         self._looking: threading.Thread | None = None
         self._since_mono_ns = 0
+        self.spent = Spent()
+
+    @property
+    def every_s(self) -> float:
+        """How often it is looked at."""
+        return self._probe.every_s
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether `read` would give nothing now; asked without the lock, as what comes later is read later."""
+        return not self._waiting and not self._dropped and self._memo == self._saved_memo
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -92,6 +116,15 @@ class ProbedSource:
             self._probe.close()
 
     def _look(self, moment: Moment) -> None:
+        began = time.perf_counter(), _cpu_s(with_programs=self._probe.may_hang)
+        try:
+            self._look_once(moment)
+        finally:
+            self.spent.looks += 1
+            self.spent.wall_s += time.perf_counter() - began[0]
+            self.spent.cpu_s += _cpu_s(with_programs=self._probe.may_hang) - began[1]
+
+    def _look_once(self, moment: Moment) -> None:
         try:
             if not self._is_open:
                 self._probe.open(self._memo)
@@ -104,6 +137,7 @@ class ProbedSource:
         except OSError as error:
             self._end_look(moment, "refused", f"{error.filename or self.name}: {error.strerror or error}")
         else:
+            self.spent.told += len(told)
             with self._lock:
                 self._waiting.extend((moment.observed_ns, body) for body in told)
                 while len(self._waiting) > _KEPT_LINES:
@@ -133,3 +167,12 @@ class ProbedSource:
             seq=seq, source=self.name, generation=self._generation, offset=self._offset, body=body,
             observed_time_unix_nano=observed_ns,
         )  # fmt: skip
+
+
+def _cpu_s(*, with_programs: bool) -> float:
+    """Processor time of this thread so far; with that of programs which this process waited for."""
+    programs = 0.0
+    if with_programs:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        programs = used.ru_utime + used.ru_stime
+    return time.thread_time() + programs

@@ -1,9 +1,9 @@
 """Passes over all sources: what they give becomes raw batches, each with the positions after its last line."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from schemas.clock_notes import ATTRIBUTES, ClockNote
 from schemas.clock_notes import SOURCE as CLOCKS
@@ -16,6 +16,7 @@ from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Limit, Moment, Piece, Source, Told
 from shippers.positions import Positions
+from shippers.probed import ProbedSource
 from shippers.unwritable import encode_batch
 
 _PASS_BYTES: Final = 1024 * 1024
@@ -122,6 +123,12 @@ class Reader:
             *(each for fileset in self._filesets for each in fileset.progress()),
         ]
 
+    def wrap(self, around: Callable[[Any], Any]) -> None:
+        """Put something around every source that is read now, as measuring does."""
+        self._rings = [around(ring) for ring in self._rings]
+        self._built_in = [around(source) for source in self._built_in]
+        self._filesets = [around(fileset) for fileset in self._filesets]
+
     def close(self) -> None:
         """Close all sources."""
         for fileset in self._filesets:
@@ -146,8 +153,9 @@ class Reader:
             self._filesets.append(FileSet(settings, start_at, saved, zone))
 
     def _in_turn(self, moment: Moment) -> list[Source]:
-        """The sources that are due, each pass beginning with another."""
-        sources: list[Source] = [*self._rings, *self._built_in]
+        """The sources that are due and may have something, each pass beginning with another."""
+        built_in = (each for each in self._built_in if not (isinstance(each, ProbedSource) and each.is_quiet))
+        sources: list[Source] = [*self._rings, *built_in]
         for fileset in self._filesets:
             sources.extend(fileset.due(moment))
         self._start = (self._start + 1) % max(1, len(sources))
