@@ -6,6 +6,7 @@ A profile holds those of the ones before it. `[sources] NAME = true` or `false` 
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from shippers.config import Config, ConfigError, Profile
@@ -29,8 +30,19 @@ class BuiltIn:
     make: Callable[[Config, SourcePosition | None], Source]
 
 
+def _self_test(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.probed import ProbedSource
+    from shippers.probes.self_test import SelfTestMarks
+
+    return ProbedSource(SelfTestMarks(Path(config.spool.dir)), saved)
+
+
 # In the order in which `check` lists them.
-BUILT_IN: Final[tuple[BuiltIn, ...]] = ()
+BUILT_IN: Final[tuple[BuiltIn, ...]] = (
+    BuiltIn(
+        name="self_test", profile="none", reads="marked lines of `check --self-test`", needs="", make=_self_test,
+    ),
+)  # fmt: skip
 
 
 def switched_on(config: Config) -> Iterator[BuiltIn]:
