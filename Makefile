@@ -105,4 +105,5 @@ need-test:
 	command -v mvn >/dev/null || missing="$$missing maven"; \
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  missing="$$missing chromium"; \
+	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
 	test -z "$$missing" || { echo "the tests need real parts that are missing here: apt-get install$$missing" >&2; exit 1; }

@@ -115,9 +115,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(config: Config) -> int:
     from shippers.agent import Agent
+    from shippers.notify import notifier
 
     _raise_file_limit()
-    agent = Agent(config)
+    agent = Agent(config, notifier=notifier())
     _on_signals(agent.request_stop)
     agent.run()
     return FINE

@@ -40,7 +40,7 @@ def _self_test(config: Config, saved: SourcePosition | None) -> Source:
 # In the order in which `check` lists them.
 BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
-        name="self_test", profile="none", reads="marked lines of `check --self-test`", needs="", make=_self_test,
+        name="self_test", profile="minimal", reads="marked lines of `check --self-test`", needs="", make=_self_test,
     ),
 )  # fmt: skip
 

@@ -240,8 +240,8 @@ class SelfTestRun:
 
 
 _TO_DO: Final = {
-    SPOOL: "run the test as the user of the agent or as root, and look at the journal of the agent; a running agent "
-    "looks for the mark every half second",
+    SPOOL: "run the test as the user of the agent or as root, and look at the journal of the agent; with profile = "
+    '"none" it looks for no marks: set self_test = true in [sources]',
     KAFKA: "check [kafka] in the settings, whether the broker runs, and whether this user may write to topic {raw}",
     WORKER: "start a worker (`rootrank worker`), or look at its log: it reads topic {raw} and writes topic {events}",
     CLICKHOUSE: "start the store (`rootrank store`), or look at its log; check the address and the user that this test "

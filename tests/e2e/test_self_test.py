@@ -29,6 +29,8 @@ def settings(tmp_path: Path, fleet: Fleet) -> Path:
 cluster = "selftest-{tmp_path.name}"
 reporter = "n1"
 profile = "none"
+[sources]
+self_test = true
 [kafka]
 bootstrap = "{fleet.bootstrap}"
 [spool]

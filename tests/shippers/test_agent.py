@@ -63,6 +63,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def config(tmp_path: Path, log: Path) -> Config:
     return Config(
+        profile="none",
         cluster="c",
         reporter="n1",
         run_id="live",

@@ -21,14 +21,20 @@ READING = ClockReading(raw_ns=1, mono_ns=2, boottime_ns=3, wall_ns=4)
 def config(tmp_path: Path) -> Config:
     (tmp_path / "a.log").touch()
     return Config(
-        reporter="n", kafka=KafkaSettings(bootstrap="127.0.0.1:1"), spool=SpoolSettings(dir=str(tmp_path / "spool")),
+        profile="none", reporter="n", kafka=KafkaSettings(bootstrap="127.0.0.1:1"),
+        spool=SpoolSettings(dir=str(tmp_path / "spool")),
         source=(SourceSettings(name="a", path=str(tmp_path / "a.log")),),
     )  # fmt: skip
 
 
 def with_clock(config: Config, **clock: Any) -> Config:
     return Config(
-        reporter="n", kafka=config.kafka, spool=config.spool, source=config.source, clock=ClockSettings(**clock)
+        profile="none",
+        reporter="n",
+        kafka=config.kafka,
+        spool=config.spool,
+        source=config.source,
+        clock=ClockSettings(**clock),
     )
 
 
