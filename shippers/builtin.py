@@ -20,6 +20,7 @@ PROFILES: Final[tuple[Profile, ...]] = ("none", "minimal", "gpu", "full")
 class BuiltIn:
     """One source. `profile` is the first that has it; `reads` and `needs` are for people.
 
+    `by_name_only`: no profile holds it, a switch does.
     `make` is called when the agent starts, with the settings and how far it was read; it imports what it needs itself.
     """
 
@@ -28,6 +29,7 @@ class BuiltIn:
     reads: str
     needs: str
     make: Callable[[Config, SourcePosition | None], Source]
+    by_name_only: bool = False
 
 
 def _self_test(config: Config, saved: SourcePosition | None) -> Source:
@@ -37,10 +39,21 @@ def _self_test(config: Config, saved: SourcePosition | None) -> Source:
     return ProbedSource(SelfTestMarks(Path(config.spool.dir)), saved)
 
 
+def _capture(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.capture.capture import capture_source
+
+    return capture_source(config, saved)
+
+
 # In the order in which `check` lists them.
 BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
         name="self_test", profile="minimal", reads="marked lines of `check --self-test`", needs="", make=_self_test,
+    ),
+    BuiltIn(
+        name="capture", profile="full", by_name_only=True, make=_capture,
+        reads="stacks, GPU state and sockets when a GPU fails or a rank stands still, within [capture]",
+        needs="root, to see stacks and sockets of others",
     ),
 )  # fmt: skip
 
@@ -53,7 +66,14 @@ def switched_on(config: Config) -> Iterator[BuiltIn]:
 
 def is_on(each: BuiltIn, config: Config) -> bool:
     """Whether a source is on by its switch, else by the profile."""
-    return config.sources.get(each.name, PROFILES.index(each.profile) <= PROFILES.index(config.profile))
+    by_profile = not each.by_name_only and PROFILES.index(each.profile) <= PROFILES.index(config.profile)
+    return config.sources.get(each.name, by_profile)
+
+
+def names_of_kind(config: Config, kind: str) -> Iterator[str]:
+    """Sources of a kind in the settings, and the agent's own: what they say nobody else can make them say."""
+    yield from (each.name or each.path for each in config.source if each.kind == kind)
+    yield from (each.name for each in switched_on(config))
 
 
 def make(config: Config, saved: Positions) -> list[Source]:

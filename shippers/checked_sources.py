@@ -108,6 +108,8 @@ def _off(each: BuiltIn, config: Config) -> OffSource:
         why, switch = "recorded lines say nothing of this machine", 'run = "live", without [clock.static]'
     elif config.sources.get(each.name) is False:
         why, switch = "switched off in the settings", f"take out `{each.name} = false` in [sources]"
+    elif each.by_name_only:
+        why, switch = "no profile holds it", f"{each.name} = true in [sources]"
     else:
         why = f'profile = "{config.profile}" does not hold it'
         switch = f'profile = "{each.profile}", or {each.name} = true in [sources]'

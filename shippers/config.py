@@ -79,6 +79,23 @@ class ClockSettings(_Table, frozen=True, kw_only=True):
     record: str = ""
 
 
+class CaptureSettings(_Table, frozen=True, kw_only=True):
+    """Evidence that is taken before it is gone (`shippers.capture`, the source `capture`), and its bounds.
+
+    `marks`: a glob of files that ranks write their marks of progress into; one that grew and then does not for
+    `silent_s` begins a capture. `ship`: the text goes along as lines, else it stays in the spool folder alone.
+    """
+
+    marks: str = ""
+    silent_s: float = 300.0
+    per_hour: int = 4
+    timeout_s: float = 30.0
+    max_bytes: int = MIB
+    max_lines: int = 5000
+    folder_bytes: int = 64 * MIB
+    ship: bool = True
+
+
 class SourceSettings(_Table, frozen=True, kw_only=True):
     """One thing to read. `name` is what lines call it; for a glob it is put before the file's own path."""
 
@@ -111,6 +128,7 @@ class Config(_Table, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     spool: SpoolSettings = SpoolSettings()
     clock: ClockSettings = ClockSettings()
+    capture: CaptureSettings = CaptureSettings()
     source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
 
 
@@ -214,6 +232,7 @@ def _check_values(config: Config) -> None:
     _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
     _check_clock(config.clock)
+    _check_capture(config.capture)
     seen: set[str] = set()
     for source in config.source:
         _check_source(source)
@@ -235,6 +254,19 @@ def _check_clock(clock: ClockSettings) -> None:
     if clock.static is not None:
         for name in clock.static.__struct_fields__:
             _within(f"clock.static.{name}", getattr(clock.static, name), *_INT64)
+
+
+def _check_capture(capture: CaptureSettings) -> None:
+    _within("capture.per_hour", capture.per_hour, 0, 60)
+    _within("capture.max_bytes", capture.max_bytes, 4096, 8 * MIB)
+    _within("capture.max_lines", capture.max_lines, 1, 8000)
+    _within("capture.folder_bytes", capture.folder_bytes, capture.max_bytes, 2**40)
+    if not 1 <= capture.timeout_s <= 300:
+        raise ConfigError(f"capture.timeout_s is {capture.timeout_s}; it must be 1 to 300")
+    if not 1 <= capture.silent_s <= 86_400:
+        raise ConfigError(f"capture.silent_s is {capture.silent_s}; it must be 1 to 86400")
+    if capture.marks and not capture.marks.startswith("/"):
+        raise ConfigError(f'capture.marks is "{capture.marks}"; it must be an absolute path or glob')
 
 
 def _check_source(source: SourceSettings) -> None:

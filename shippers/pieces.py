@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from schemas.records import Gap, RawLine, SourceProgress
 from shippers.positions import SourcePosition
@@ -39,6 +39,14 @@ class Piece:
     lines: list[RawLine] = field(default_factory=list)
     size: int = 0
     gaps: list[Gap] = field(default_factory=list)
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A source that also looks at the lines of the others."""
+
+    def see(self, piece: Piece) -> None:
+        """Lines that were read."""
 
 
 class Source(Protocol):

@@ -14,7 +14,7 @@ from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
 from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
-from shippers.pieces import Limit, Moment, Piece, Source
+from shippers.pieces import Limit, Moment, Piece, Source, Watcher
 from shippers.positions import Positions
 from shippers.unwritable import encode_batch
 
@@ -53,6 +53,7 @@ class Reader:
         self._filesets: list[FileSet] = []
         self._rings: list[KernelRing] = []
         self._built_in: list[Source] = builtin.make(config, saved)
+        self._watchers = [each for each in self._built_in if isinstance(each, Watcher)]
         self._start = 0
         self._gone: list[str] = []
         self._batch = Batch()
@@ -167,6 +168,8 @@ class Reader:
 
     def _put(self, piece: Piece) -> None:
         batch = self._batch
+        for watcher in self._watchers:
+            watcher.see(piece)
         batch.lines.extend(piece.lines)
         batch.gaps.extend(piece.gaps)
         batch.positions[piece.source] = piece.position
