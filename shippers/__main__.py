@@ -22,7 +22,7 @@ import msgspec
 from shippers.builtin import check_switches
 from shippers.claim import SpoolLockedError
 from shippers.clock import make_clock
-from shippers.commands import check, validate
+from shippers.commands import check, redact, validate
 from shippers.config import Config, ConfigError, load, parse_start_at
 from shippers.reader import Reader
 from shippers.saying import say
@@ -41,7 +41,7 @@ class Command(Protocol):
 
 
 # By name. What a command needs beyond the standard library it imports in `run`.
-COMMANDS: Final[dict[str, Command]] = {"check": check, "validate": validate}
+COMMANDS: Final[dict[str, Command]] = {"check": check, "validate": validate, "redact": redact}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

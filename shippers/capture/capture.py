@@ -116,14 +116,14 @@ class Capture:
             texts.append((part.name, text))
         job = asked[0].job if asked else None
         whole = "".join(f"=== {name}\n{text}\n" for name, text in texts)
-        path = self._kept(capture_id, whole)
+        lines = list(_quoting(capture_id, whole))
         passed_over, self._passed_over = self._passed_over, 0
         head = said(
             NAME, id=capture_id, trigger=trigger.kind, job=job or None, rank=trigger.rank, parts=len(texts),
             bytes=len(whole.encode("utf-8", "replace")), took_ms=int((time.monotonic() - began_s) * 1000),
-            passed_over=passed_over or None, file=path, why=trigger.why,
+            passed_over=passed_over or None, file=self._folder / f"{capture_id}.txt", why=trigger.why,
         )  # fmt: skip
-        return [head, *self._lines(capture_id, whole)] if self._settings.ship else [head]
+        return [head, *(self._shipped(capture_id, lines) if self._settings.ship else ()), *self._keep(head, lines)]
 
     def _find(self, ranks: list[LocalRank]) -> str:
         ranks.extend(ranks_here(self._proc))
@@ -134,22 +134,31 @@ class Capture:
         missed = f"\n{note}" if note.startswith("[") else ""
         return self._redact(f"{trigger.kind}: {trigger.why}\nasked: {named or 'no rank was found here'}{missed}")
 
-    def _kept(self, capture_id: str, whole: str) -> str:
-        """Where it is kept on this node; in brackets why it is not."""
+    def _keep(self, head: str, lines: Sequence[str]) -> list[str]:
+        """Keep it on this node; a line that says why not, where it cannot be kept."""
+        capture_id = head.partition(" id=")[2].partition(" ")[0]
+        whole = "".join(f"{line}\n" for line in (head, *lines))
         try:
-            return str(keep(self._folder, f"{capture_id}.txt", whole, self._settings.folder_bytes))
+            keep(self._folder, f"{capture_id}.txt", whole, self._settings.folder_bytes)
         except OSError as error:
-            return f"[not kept: {error.strerror}]"
+            return [f"{_numbered(capture_id, len(lines) + 2)}[not kept on the node: {error.strerror}]"]
+        return []
 
-    def _lines(self, capture_id: str, whole: str) -> Iterator[str]:
-        """The whole as lines that nobody takes for what they quote."""
-        lines = whole.splitlines()
-        for number, text in enumerate(lines[: self._settings.max_lines], 1):
-            yield f"{said('capture.text', id=capture_id, n=number)} | {text[:_TEXT_CHARACTERS]}"
-        if len(lines) > self._settings.max_lines:
-            more = len(lines) - self._settings.max_lines
-            head = said("capture.text", id=capture_id, n=self._settings.max_lines + 1)
-            yield f"{head} | [{more} more lines on the node]"
+    def _shipped(self, capture_id: str, lines: Sequence[str]) -> list[str]:
+        most = self._settings.max_lines
+        more = len(lines) - most
+        left_out = [f"{_numbered(capture_id, most + 1)}[{more} more lines on the node]"] if more > 0 else []
+        return [*lines[:most], *left_out]
+
+
+def _quoting(capture_id: str, text: str) -> Iterator[str]:
+    """A text as lines that nobody takes for what they quote."""
+    for number, line in enumerate(text.splitlines(), 1):
+        yield f"{_numbered(capture_id, number)}{line[:_TEXT_CHARACTERS]}"
+
+
+def _numbered(capture_id: str, number: int) -> str:
+    return f"{said('capture.text', id=capture_id, n=number)} | "
 
 
 class CaptureSource(ProbedSource):

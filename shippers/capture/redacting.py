@@ -13,4 +13,4 @@ def redacting(config: Config) -> Callable[[str], str]:
         return lambda text: text
     redactor = import_module("shippers.redact").redactor_for(config.redact)  # type: ignore[attr-defined]
     redact: Callable[[str], str] = redactor.text
-    return redact
+    return lambda text: "\n".join(map(redact, text.split("\n")))
