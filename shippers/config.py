@@ -84,6 +84,8 @@ class CaptureSettings(_Table, frozen=True, kw_only=True):
 
     `marks`: a glob of files that ranks write their marks of progress into; one that grew and then does not for
     `silent_s` begins a capture. `ship`: the text goes along as lines, else it stays in the spool folder alone.
+    `request_keys`: files with public keys (Ed25519, PEM); requests on topic `capture.request` that one of them signed
+    are followed. Without one nobody is listened to.
     """
 
     marks: str = ""
@@ -94,6 +96,7 @@ class CaptureSettings(_Table, frozen=True, kw_only=True):
     max_lines: int = 5000
     folder_bytes: int = 64 * MIB
     ship: bool = True
+    request_keys: tuple[str, ...] = ()
 
 
 class SourceSettings(_Table, frozen=True, kw_only=True):

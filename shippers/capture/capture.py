@@ -16,6 +16,7 @@ from shippers.capture.bounded import Steps
 from shippers.capture.kept import keep
 from shippers.capture.ranks import LocalRank, chosen, ranks_here
 from shippers.capture.redacting import redacting
+from shippers.capture.requests import KafkaMessages, Requests, verifier
 from shippers.capture.snapshots import TOOL_S, Part, link_counters, parts
 from shippers.capture.triggers import Fatal, Marks, Trigger
 from shippers.config import CaptureSettings, Config
@@ -45,7 +46,7 @@ class Capture:
 
     def __init__(
         self, settings: CaptureSettings, folder: Path, redact: Callable[[str], str], *, proc: Path = _PROC,
-        parts_of: Parts | None = None,
+        parts_of: Parts | None = None, requests: Requests | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._folder = folder
@@ -53,6 +54,7 @@ class Capture:
         self._proc = proc
         self._parts = parts_of or (lambda ranks: parts(ranks, proc, _CGROUPS, self._baseline))
         self._baseline = ""
+        self._requests = requests
         self._steps = Steps()
         self._marks = Marks(settings.marks, settings.silent_s)
         self._taken: deque[float] = deque()
@@ -69,6 +71,8 @@ class Capture:
         stands_still = self._marks.look()
         if stands_still is not None:
             self.triggers.append(stands_still)
+        if self._requests is not None:
+            self.triggers.extend(self._requests.new())
         while self.triggers:
             trigger = self.triggers.popleft()
             if self._may_take(trigger):
@@ -80,7 +84,9 @@ class Capture:
         return ""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Listen to nobody any more."""
+        if self._requests is not None:
+            self._requests.close()
 
     def _may_take(self, trigger: Trigger) -> bool:
         """Whether this cause has begun none of late, and not too many were taken within the hour."""
@@ -185,5 +191,8 @@ class CaptureSource(ProbedSource):
 def capture_source(config: Config, saved: SourcePosition | None) -> CaptureSource:
     """As the settings ask for it."""
     folder = Path(config.spool.dir) / "captures"
-    capture = Capture(config.capture, folder, redacting(config))
+    requests = None
+    if config.capture.request_keys:
+        requests = Requests(config, verifier(config.capture.request_keys), KafkaMessages(config))
+    capture = Capture(config.capture, folder, redacting(config), requests=requests)
     return CaptureSource(capture, frozenset(names_of_kind(config, "kernel")), saved)
