@@ -70,12 +70,6 @@ def is_on(each: BuiltIn, config: Config) -> bool:
     return config.sources.get(each.name, by_profile)
 
 
-def names_of_kind(config: Config, kind: str) -> Iterator[str]:
-    """Sources of a kind in the settings, and the agent's own: what they say nobody else can make them say."""
-    yield from (each.name or each.path for each in config.source if each.kind == kind)
-    yield from (each.name for each in switched_on(config))
-
-
 def make(config: Config, saved: Positions) -> list[Source]:
     """The sources that are on."""
     return [each.make(config, saved.get(each.name)) for each in switched_on(config)]

@@ -45,8 +45,8 @@ class Piece:
 class Watcher(Protocol):
     """A source that also looks at the lines of the others."""
 
-    def see(self, piece: Piece) -> None:
-        """Lines that were read."""
+    def see(self, piece: Piece, kind: str) -> None:
+        """Lines that were read, of a source of this kind."""
 
 
 class Source(Protocol):

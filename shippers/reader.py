@@ -156,6 +156,8 @@ class Reader:
             if piece is None:
                 return
             left -= max(1, piece.size)
+            for watcher in self._watchers:
+                watcher.see(piece, source.attributes.get("kind", ""))
             yield piece
 
     def _new_batch(self) -> Batch:
@@ -168,8 +170,6 @@ class Reader:
 
     def _put(self, piece: Piece) -> None:
         batch = self._batch
-        for watcher in self._watchers:
-            watcher.see(piece)
         batch.lines.extend(piece.lines)
         batch.gaps.extend(piece.gaps)
         batch.positions[piece.source] = piece.position

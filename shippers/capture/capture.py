@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from schemas.records import RawLine
-from shippers.builtin import names_of_kind
 from shippers.capture.bounded import Steps
 from shippers.capture.kept import keep
 from shippers.capture.ranks import LocalRank, chosen, ranks_here
@@ -22,13 +21,14 @@ from shippers.capture.triggers import Fatal, Marks, Trigger
 from shippers.config import CaptureSettings, Config
 from shippers.pieces import Moment, Piece
 from shippers.positions import SourcePosition
-from shippers.probed import ProbedSource
+from shippers.probed import KIND, ProbedSource
 from shippers.probes.probe import said
 
 NAME: Final = "capture"
 _HOUR_S: Final = 3600.0
 _SAME_S: Final = 600.0  # one cause begins one capture in this time
 _WAITING: Final = 16
+_BELIEVED: Final = ("kernel", KIND)
 _RANKS_S: Final = 5.0
 _TEXT_CHARACTERS: Final = 2000
 _PROC: Final = Path("/proc")
@@ -170,22 +170,18 @@ def _numbered(capture_id: str, number: int) -> str:
 class CaptureSource(ProbedSource):
     """The probe as a source that also sees what the others read."""
 
-    def __init__(self, capture: Capture, believed: frozenset[str], saved: SourcePosition | None = None) -> None:
+    def __init__(self, capture: Capture, saved: SourcePosition | None = None) -> None:
         super().__init__(capture, saved)
         self._capture = capture
-        self._believed = believed
         self._fatal = Fatal()
 
-    def see(self, piece: Piece) -> None:
-        """Lines that were read. Only the kernel log and the agent's own are believed."""
-        if piece.lines and self._is_believed(piece.source):
+    def see(self, piece: Piece, kind: str) -> None:
+        """Lines that were read. Only the kernel log and what the agent measures itself are believed."""
+        if piece.lines and kind in _BELIEVED and piece.source != NAME:
             self._capture.triggers.extend(filter(None, map(self._trigger, piece.lines)))
 
     def _trigger(self, line: RawLine) -> Trigger | None:
         return self._fatal.trigger(line.body)
-
-    def _is_believed(self, source: str) -> bool:
-        return source != NAME and (source in self._believed or source.split("/", 1)[0] in self._believed)
 
 
 def capture_source(config: Config, saved: SourcePosition | None) -> CaptureSource:
@@ -195,4 +191,4 @@ def capture_source(config: Config, saved: SourcePosition | None) -> CaptureSourc
     if config.capture.request_keys:
         requests = Requests(config, verifier(config.capture.request_keys), KafkaMessages(config))
     capture = Capture(config.capture, folder, redacting(config), requests=requests)
-    return CaptureSource(capture, frozenset(names_of_kind(config, "kernel")), saved)
+    return CaptureSource(capture, saved)

@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-_XID: Final = "Xid"
+_XID: Final = "Xid ("
+_OWN_XID: Final = "rootrank: gpu.xid "
 _DIGITS: Final = "0123456789"
 _RANK: Final = re.compile(r"rank[._-]?(\d{1,7})")
 
@@ -34,7 +35,7 @@ class Fatal:
 
     def trigger(self, body: str) -> Trigger | None:
         """The capture that a line begins, if any."""
-        if _XID in body:
+        if _XID in body or body.startswith(_OWN_XID):
             xid = _xid(body)
             if xid in self._xids:
                 return Trigger(kind="gpu", key=f"xid{xid}", why=f"Xid {xid}")
@@ -43,9 +44,9 @@ class Fatal:
 
 
 def _xid(body: str) -> int | None:
-    """The number in `NVRM: Xid (PCI:0000:5e:00): 79, …`."""
-    _, found, rest = body.partition("Xid (")
-    _, closed, number = rest.partition("): ")
+    """The number in `NVRM: Xid (PCI:0000:5e:00): 79, …`, or in `rootrank: gpu.xid … xid=79` of the source nvml."""
+    _, found, rest = body.partition(" xid=" if body.startswith(_OWN_XID) else _XID)
+    _, closed, number = ("", found, rest) if body.startswith(_OWN_XID) else rest.partition("): ")
     digits = number[: len(number) - len(number.lstrip(_DIGITS))]
     return int(digits) if found and closed and 0 < len(digits) <= 4 else None
 

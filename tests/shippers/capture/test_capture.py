@@ -102,6 +102,8 @@ def taken(probe: Capture, *triggers: Trigger) -> list[str]:
         (XID, "xid79"),
         ("NVRM: Xid (PCI:0000:5e:00): 48, pid=1, name=x, An uncorrectable double bit error", "xid48"),
         ("NVRM: GPU at PCI:0000:5e:00: GPU has fallen off the bus.", "GPU has fallen off the bus"),
+        ("rootrank: gpu.xid gpu=3 pci=0000:5d:00.0 serial=1650000000123 xid=79", "xid79"),
+        ("rootrank: gpu.xid gpu=3 xid=31", None),
         ("NVRM: Xid (PCI:0000:5e:00): 31, MMU fault", None),
         ("NVRM: Xid (PCI:0000:5e:00): 790, unknown", None),
         ("NVRM: Xid (PCI:0000:5e:00): , torn", None),
