@@ -25,6 +25,7 @@ def check_lines(report: Report, settings: str, test: SelfTest | None = None) -> 
         *_fact("Clock", _clock_text(report)),
         *_fact("Spool", _spool_text(report.spool)),
         *_read_lines(report),
+        *_absent_lines(report.read),
         *_off_lines(report.not_read),
         *(test_lines(test) if test is not None else ()),
         *_problem_lines(report),
@@ -38,7 +39,9 @@ def summary(report: Report, test: SelfTest | None = None) -> str:
     reading = sum(1 for each in report.read if each.on)
     files = sum(each.on for each in report.read)
     more = f" ({files:,} files and devices)" if files > reading else ""
-    parts = [f"{_count(reading, 'source')} of {len(report.read)} can be read{more}"]
+    parts = [f"{_count(reading, 'source')} can be read{more}"]
+    if absent := sum(1 for each in report.read if is_absent(each)):
+        parts.append(f"{absent} would find nothing on this machine")
     parts.append("Kafka answers" if report.kafka.answers else "Kafka does not answer")
     if test is not None:
         parts.append("the marked line arrived" if test.passed else f"the marked line got stuck: {test.stuck_at}")
@@ -60,15 +63,30 @@ def test_lines(test: SelfTest) -> Iterator[str]:
 
 def _read_lines(report: Report) -> Iterator[str]:
     yield ""
-    yield "Read" if report.read else "Read: nothing; name files in [[source]] or choose a profile"
-    for each in report.read:
+    here = [each for each in report.read if not is_absent(each)]
+    yield "Read" if here else "Read: nothing; name files in [[source]] or choose a profile"
+    for each in here:
         yield from _item(each.name, f"{each.reads}: {_read_text(each)}")
+
+
+def is_absent(each: ReadSource) -> bool:
+    """Whether it is one of the agent's own and this machine has nothing that it could read."""
+    return each.built_in and each.state == "off"
+
+
+def _absent_lines(sources: Iterable[ReadSource]) -> Iterator[str]:
+    absent = [each for each in sources if is_absent(each)]
+    if absent:
+        yield ""
+        yield "Not on this machine (looked for again now and then)"
+    for each in absent:
+        yield from _item(each.name, f"{each.reads}: {each.reasons[0] if each.reasons else 'nothing is there'}")
 
 
 def _read_text(each: ReadSource) -> str:
     if not each.on:
         reason = each.reasons[0] if each.reasons else "nothing is known of it"
-        return f"NOT READ, {reason}" if each.refused or not each.built_in else f"not here, {reason}"
+        return f"NOT READ, {reason}"
     if each.built_in:
         return "works"
     waiting = f"{size_text(each.backlog_bytes)} to read" if each.backlog_bytes else "nothing new to read"
@@ -81,13 +99,13 @@ def _read_text(each: ReadSource) -> str:
 def _off_lines(sources: Iterable[OffSource]) -> Iterator[str]:
     groups: dict[str, list[OffSource]] = {}
     for each in sources:
-        groups.setdefault(f"Not read: {each.why}", []).append(each)
+        groups.setdefault(f"Not read: {each.why}; to switch it on: {each.switch_on}", []).append(each)
     for head, members in groups.items():
         yield ""
-        yield head
+        yield from _wrapped("", head, indent=2)
         for each in members:
             needs = f" Needs {each.needs}." if each.needs else ""
-            yield from _item(each.name, f"{each.reads}.{needs} To switch it on: {each.switch_on}")
+            yield from _item(each.name, f"{each.reads}.{needs}")
 
 
 def _problem_lines(report: Report) -> Iterator[str]:

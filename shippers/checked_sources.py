@@ -107,12 +107,12 @@ def _off(each: BuiltIn, config: Config) -> OffSource:
     if config.run != "live" or config.clock.static is not None:
         why, switch = "recorded lines say nothing of this machine", 'run = "live", without [clock.static]'
     elif config.sources.get(each.name) is False:
-        why, switch = "switched off in the settings", f"take out `{each.name} = false` in [sources]"
+        why, switch = "switched off in the settings", "take out NAME = false in [sources]"
     elif each.by_name_only:
-        why, switch = "no profile holds it", f"{each.name} = true in [sources]"
+        why, switch = "no profile holds it", "NAME = true in [sources]"
     else:
         why = f'profile = "{config.profile}" does not hold it'
-        switch = f'profile = "{each.profile}", or {each.name} = true in [sources]'
+        switch = f'profile = "{each.profile}", or a single one by NAME = true in [sources]'
     return OffSource(
         name=each.name, profile=each.profile, reads=each.reads, needs=each.needs, why=why, switch_on=switch
     )

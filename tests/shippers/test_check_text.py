@@ -80,18 +80,19 @@ def test_what_is_off_says_why_and_how_it_is_switched_on() -> None:
     config = Config(source=(ONE,), sources={"pressure": False})
     said = text(config, [progress("sshd")])
 
-    assert "Not read: switched off in the settings" in said
-    assert "To switch it on: take out `pressure = false` in [sources]" in said
-    assert 'Not read: profile = "minimal" does not hold it' in said
-    assert 'what nvml says. Needs a device. To switch it on: profile = "gpu", or nvml = true in [sources]' in said
+    assert "Not read: switched off in the settings; to switch it on: take out NAME = false in [sources]" in said
+    assert 'Not read: profile = "minimal" does not hold it; to switch it on: profile = "gpu", or ' in said
+    assert "  nvml        what nvml says. Needs a device." in said
 
 
 def test_what_this_machine_does_not_have_is_no_problem_and_a_file_that_is_named_is() -> None:
     config = Config(source=(ONE,), profile="gpu")
-    found = [progress("sshd", "off", "/var/log/auth.log: does not exist"), progress("nvml", "off", "no NVIDIA driver")]
+    found = [progress("sshd", "off", "/var/log/auth.log: does not exist"), progress("self_test"), progress("pressure")]
+    found.append(progress("nvml", "off", "no NVIDIA driver"))
     said = text(config, found)
 
-    assert "what nvml says: not here, no NVIDIA driver" in said
+    assert "Not on this machine (looked for again now and then)\n  nvml        what nvml says: no NVIDIA driver" in said
+    assert "1 would find nothing on this machine" in said
     assert "Problems (1)" in said
     assert "source sshd has nothing to read: /var/log/auth.log: does not exist" in said
 
@@ -123,7 +124,9 @@ def test_it_ends_with_the_problems_and_one_line_that_sums_up() -> None:
     lines = text(Config(source=(ONE,)), [progress("sshd", "off", "gone")]).splitlines()
 
     assert lines[-5] == "Problems (1)"
-    assert lines[-1] == "Summary     0 sources of 3 can be read, Kafka answers, 1 problem."
+    assert lines[-1] == (
+        "Summary     0 sources can be read, 2 would find nothing on this machine, Kafka answers, 1 problem."
+    )
 
 
 def test_every_source_of_the_agent_says_what_it_reads() -> None:
