@@ -101,9 +101,12 @@ need-java:
 
 need-test:
 	@missing=""; \
+	command -v journalctl >/dev/null || missing="$$missing systemd"; \
+	test -x /lib/systemd/systemd-journal-remote || missing="$$missing systemd-journal-remote"; \
 	command -v java >/dev/null || missing="$$missing openjdk-17-jdk-headless"; \
 	command -v mvn >/dev/null || missing="$$missing maven"; \
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  missing="$$missing chromium"; \
 	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
+	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	test -z "$$missing" || { echo "the tests need real parts that are missing here: apt-get install$$missing" >&2; exit 1; }

@@ -85,7 +85,11 @@ class ClockSample(Part, frozen=True, kw_only=True):
 
 
 class RawLine(Part, frozen=True, kw_only=True):
-    """One line as it was read. `offset` is in bytes (kmsg: the record's sequence number)."""
+    """One line as it was read. `offset` is in bytes (kmsg: the record's sequence number).
+
+    An attribute `time.width_ns` says how much later than `time_unix_nano` it may have happened (what a probe sees
+    happened between two looks).
+    """
 
     seq: int
     source: str
@@ -93,7 +97,7 @@ class RawLine(Part, frozen=True, kw_only=True):
     offset: int
     body: str
     line_no: int | None = None
-    time_unix_nano: int | None = None  # only where the transport itself carries a wall time (journal)
+    time_unix_nano: int | None = None  # only where the transport itself carries a wall time (journal, probes)
     kernel_time_ns: int | None = None  # only where the transport carries the kernel's boot clock (kmsg)
     observed_time_unix_nano: int = 0  # 0 where no host clock may be used (replay, post-mortem)
     attributes: dict[str, str] = {}

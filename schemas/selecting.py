@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Final, Protocol
 
-from schemas.matching import HIDING
+import msgspec
+
+from schemas.matching import HIDING, is_hiding, load_prefixes
 from schemas.signals import SignalSet, Worth
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -23,6 +25,12 @@ NEAR_END_BYTES: Final = 64 * 1024
 NEAR_LINE_BYTES: Final = 2 * 1024
 
 _FAR: Final = 1 << 62
+# What hides words may itself be hidden: an object in an object, each with colours.
+_MAX_LAYERS: Final = 6
+_OCTAL: Final = re.compile(r"#(01[0-5]|033)")
+_LOGFMT: Final = re.compile(r'msg="((?:[^"\\]|\\.)*)"')
+_ESCAPES: Final = (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"'), ("\\\\", "\\"))
+_OF_EVENTS: Final = ("involvedObject", "regarding")  # events of Kubernetes are read as a whole
 
 # Start and end of a line in its block, without its newline.
 Span = tuple[int, int]
@@ -69,6 +77,80 @@ class Search:
         ends: list[int] = []
         self.each(block, lambda _number, _start, end, _flags, _context: ends.append(end))
         return list(_lines(block, sorted(ends)))
+
+
+class Watch:
+    """Says of single lines what they are worth a look for, also where an object, pairs or colours hide their words."""
+
+    def __init__(self, signals: SignalSet) -> None:
+        self._signals = signals
+
+    def worth(self, line: str) -> Worth:
+        """What a line, prefixes and all, is worth a look for. What cannot be opened is worth one."""
+        if not self._signals.look(line):
+            return Worth.NOTHING
+        data = line.encode("utf-8", "surrogatepass")
+        if not is_hiding(data):
+            return self._signals.worth(data)
+        parts = _shown(line)
+        if parts is None:
+            return Worth.CONTEXT
+        return max(map(self._signals.worth, parts), default=Worth.NOTHING)
+
+
+def _shown(line: str) -> list[bytes] | None:
+    """The texts that a line hides, none of which hides others; None where some cannot be had."""
+    shown, hiding = list[str](), [line]
+    for _ in range(_MAX_LAYERS):
+        opened = list[str]()
+        for text in hiding:
+            inner = _inside(text)
+            if inner is None:
+                return None
+            opened += inner
+        hiding = []
+        for text in opened:
+            (hiding if is_hiding(text.encode("utf-8", "surrogatepass")) else shown).append(text)
+        if not hiding:
+            return [text.encode("utf-8", "surrogatepass") for text in shown]
+    return None
+
+
+def _inside(text: str) -> list[str] | None:
+    """The lines inside one layer of what hides them."""
+    if "\x1b" in text:
+        return load_prefixes().ansi.sub("", text).replace("\x1b", " ").split("\n")
+    if "#01" in text or "#03" in text:
+        return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text).replace("\x1b", " ").split("\n")
+    at = text.find('{"') if text[:1] != "{" else 0
+    if at < 0:
+        return _LOGFMT.sub(lambda found: f"msg= {_unescaped(found[1])} ", text).split("\n")
+    try:
+        record = msgspec.json.decode(text[at:])
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(record, dict) and any(key in record for key in _OF_EVENTS):
+        return None
+    # What is under a key stands beside it: `rank=3` and `"rank": 3` are both marks.
+    return [*text[:at].split("\n"), *(part for said in _said(record, 0) for part in said.split("\n"))]
+
+
+def _unescaped(text: str) -> str:
+    for escape, character in _ESCAPES:
+        text = text.replace(escape, character)
+    return text
+
+
+def _said(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict) and depth < _MAX_LAYERS:
+        for key, inner in value.items():
+            yield f'"{key}": ' if isinstance(inner, dict | list | str) else f'"{key}": {inner}'
+            yield from _said(inner, depth + 1)
+    elif isinstance(value, list) and depth < _MAX_LAYERS:
+        for inner in value:
+            yield from _said(inner, depth + 1)
 
 
 class _Plain:

@@ -131,7 +131,7 @@ def _print(config: Config, options: argparse.Namespace) -> int:
     if options.start_at:
         parse_start_at(options.start_at)
         sources = tuple(msgspec.structs.replace(each, start_at=options.start_at) for each in config.source)
-        config = msgspec.structs.replace(config, source=sources)
+        config = msgspec.structs.replace(config, source=sources, start_at=options.start_at)
     clock = make_clock(config)
     reader = Reader(config, clock, {})
     sink = StdoutSink()

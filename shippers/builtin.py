@@ -45,6 +45,31 @@ def _capture(config: Config, saved: SourcePosition | None) -> Source:
     return capture_source(config, saved)
 
 
+def _nvml(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.nvml.source import NvmlSource
+
+    return NvmlSource(config.nvml, saved)
+
+
+def _job_map(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.probed import ProbedSource
+    from shippers.probes.job_map import JobMap
+
+    return ProbedSource(JobMap(config.nvml.job_map), saved)
+
+
+def _journal(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.journal import of_services
+
+    return of_services(config, saved)
+
+
+def _journal_kernel(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.journal import of_kernel
+
+    return of_kernel(config, saved)
+
+
 # In the order in which `check` lists them.
 BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
@@ -54,6 +79,22 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
         name="capture", profile="full", by_name_only=True, make=_capture,
         reads="stacks, GPU state and sockets when a GPU fails or a rank stands still, within [capture]",
         needs="root, to see stacks and sockets of others",
+    ),
+    BuiltIn(
+        name="nvml", profile="gpu", reads="events and changes of the GPUs, through NVML in a process of its own",
+        needs="the NVIDIA driver, its devices and libnvidia-ml.so.1 ([nvml] driver_root)", make=_nvml,
+    ),
+    BuiltIn(
+        name="job_map", profile="gpu", reads="which job has which GPU, from the folder of dcgm-exporter",
+        needs="[nvml] job_map", make=_job_map,
+    ),
+    BuiltIn(
+        name="journal", profile="minimal", reads="what services write into the journal",
+        needs="journalctl, and root or the group systemd-journal", make=_journal,
+    ),
+    BuiltIn(
+        name="journal_kernel", profile="minimal", reads="the kernel's log in the journal, where /dev/kmsg is not read",
+        needs="journalctl, and root or the group systemd-journal", make=_journal_kernel,
     ),
 )  # fmt: skip
 

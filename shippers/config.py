@@ -24,6 +24,14 @@ TEN_YEARS_NS: Final = 3652 * 86400 * 10**9
 _INT64: Final = (-(2**63), 2**63 - 1)
 # A byte may take six on the wire (\u0000), and a message may be 8 MiB: neither a line nor a batch may pass 1 MiB.
 MAX_BATCH_BYTES: Final = MIB
+# Units of which every line is read: those that speak of GPUs, fabric, network, disks, scheduling and time.
+WHOLE_UNITS: Final = (
+    "init.scope", "systemd-*", "nvidia-*", "nv-*", "dcgm*", "slurm*", "munge*", "kubelet*", "containerd*", "crio*",
+    "docker*", "k3s*", "rke2*", "NetworkManager*", "networking*", "openibd*", "opensm*", "ibacm*", "rdma*", "lldpd*",
+    "frr*", "chronyd*", "chrony*", "ntp*", "ptp4l*", "phc2sys*", "rasdaemon*", "mcelog*", "edac*", "smartd*", "ipmi*",
+    "nvme*", "multipathd*", "iscsid*", "mdmonitor*", "lustre*", "lnet*", "gpfs*", "mmfs*", "beegfs*", "weka*", "nfs*",
+    "rpc*", "autofs*", "irqbalance*", "earlyoom*", "kdump*", "node-problem-detector*",
+)  # fmt: skip
 _AGE_UNITS_NS: Final = {"s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 
 
@@ -99,7 +107,46 @@ class CaptureSettings(_Table, frozen=True, kw_only=True):
     request_keys: tuple[str, ...] = ()
 
 
-class SourceSettings(_Table, frozen=True, kw_only=True):
+class NvmlSettings(_Table, frozen=True, kw_only=True):
+    """What NVML is asked, and where it is. In a container `driver_root` is where the host's driver is mounted, and
+    `sys_root` and `proc_root` where its /sys and /proc are. `job_map`: the folder given to dcgm-exporter.
+    """
+
+    driver_root: str = "/"
+    interval_s: int = 10
+    deadline_s: int = 20
+    sys_root: str = "/sys"
+    proc_root: str = "/proc"
+    job_map: str = ""
+
+
+class Passing(_Table, frozen=True, kw_only=True):
+    """What of a source's lines goes on (`shippers.gate`). A limit of 0 is none."""
+
+    select: Literal["all", "significant"] = "all"
+    context_lines: int = 20
+    heartbeat_s: float = 10.0
+    max_lines_per_s: int = 5000
+    max_bytes_per_s: int = 4 * MIB
+    burst_s: float = 20.0
+
+
+class JournalSettings(Passing, frozen=True, kw_only=True):
+    """The journal. Of `units` all is read, of `units_out` nothing, of all others what `select` says.
+
+    Names may have `*` and `?`. Without `directory` it is the journal of this machine.
+    """
+
+    select: Literal["all", "significant"] = "significant"
+    units: tuple[str, ...] = WHOLE_UNITS
+    units_out: tuple[str, ...] = ()
+    start_at: str = ""
+    journalctl: str = "journalctl"
+    directory: str = ""
+    namespace: str = ""
+
+
+class SourceSettings(Passing, frozen=True, kw_only=True):
     """One thing to read. `name` is what lines call it; for a glob it is put before the file's own path."""
 
     name: str = ""
@@ -132,6 +179,8 @@ class Config(_Table, frozen=True, kw_only=True):
     spool: SpoolSettings = SpoolSettings()
     clock: ClockSettings = ClockSettings()
     capture: CaptureSettings = CaptureSettings()
+    nvml: NvmlSettings = NvmlSettings()
+    journal: JournalSettings = JournalSettings()
     source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
 
 
@@ -234,8 +283,13 @@ def _check_values(config: Config) -> None:
     _within("batch.linger_ms", config.batch.linger_ms, 1, 1000)
     _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
+    _within("nvml.interval_s", config.nvml.interval_s, 1, 3600)
+    _within("nvml.deadline_s", config.nvml.deadline_s, 5, 600)
     _check_clock(config.clock)
     _check_capture(config.capture)
+    _check_passing("of [journal]", config.journal)
+    if config.journal.start_at:
+        parse_start_at(config.journal.start_at)
     seen: set[str] = set()
     for source in config.source:
         _check_source(source)
@@ -279,12 +333,21 @@ def _check_source(source: SourceSettings) -> None:
         parse_start_at(source.start_at)
     name = source.name or source.path
     _within(f'max_line_bytes of source "{name}"', source.max_line_bytes, 256, MAX_LINE_BYTES)
+    _check_passing(f'of source "{name}"', source)
     problem = problem_in(source.kind, source.attributes)
     if problem is not None:
         raise ConfigError(f'attributes of source "{name}": {problem}')
 
 
-def _within(name: str, value: int, low: int, high: int) -> None:
+def _check_passing(of: str, settings: Passing) -> None:
+    _within(f"context_lines {of}", settings.context_lines, 1, 1000)
+    _within(f"heartbeat_s {of}", settings.heartbeat_s, 1, 3600)
+    _within(f"max_lines_per_s {of}", settings.max_lines_per_s, 0, 10**9)
+    _within(f"max_bytes_per_s {of}", settings.max_bytes_per_s, 0, 10**12)
+    _within(f"burst_s {of}", settings.burst_s, 1, 3600)
+
+
+def _within(name: str, value: float, low: int, high: int) -> None:
     if not low <= value <= high:
         raise ConfigError(f"{name} is {value}; it must be {low} to {high}")
 

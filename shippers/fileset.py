@@ -3,7 +3,7 @@
 import glob
 import itertools
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +14,12 @@ from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
 from shippers.pieces import Moment
 from shippers.positions import SourcePosition
+from shippers.rotation import Listing
 from shippers.tail import LOOK_EVERY_NS, Tail
 
+# Of more files than this each is looked at less often, so that a glob over many costs no more than a part of a core.
+_FEW: Final = 200
+_EACH_NS: Final = 1_000_000
 _NEW: Final = SourcePosition()  # "seen before, nothing read": from its beginning
 
 
@@ -32,6 +36,7 @@ class FileSet:
         self._saved = dict(saved)
         self._pattern = settings.path if glob.has_magic(settings.path) else None
         self._root = _fixed_part(settings.path)
+        self._listing = Listing()
         self._look_mono_ns = 0
         self._is_first_look = True
         self.tails: dict[str, Tail] = {}
@@ -43,16 +48,25 @@ class FileSet:
 
     def look(self, moment: Moment) -> None:
         """See what files there are, and what became of those that are known."""
-        for tail in self.tails.values():
-            tail.look(moment)
-        if self._pattern is None or (moment.mono_ns < self._look_mono_ns and not moment.ending):
+        is_due = moment.mono_ns >= self._look_mono_ns or moment.ending
+        if is_due or len(self.tails) <= _FEW:
+            for tail in self.tails.values():
+                tail.look(moment)
+        if self._pattern is None or not is_due:
             return
-        self._look_mono_ns = moment.mono_ns + LOOK_EVERY_NS
+        pace_ns = len(self.tails) * _EACH_NS if len(self.tails) > _FEW else 0
+        self._look_mono_ns = moment.mono_ns + max(LOOK_EVERY_NS, pace_ns)
+        for tail in self.tails.values():
+            tail.pace_ns = pace_ns
         for name in [name for name, tail in self.tails.items() if tail.is_gone]:
             self.tails.pop(name).close()
             self.gone.append(name)
         self._find_new(moment)
         self._is_first_look = False
+
+    def due(self, moment: Moment) -> Iterator[Tail]:
+        """Those of which there may be something to read now."""
+        return (tail for tail in self.tails.values() if tail.is_due(moment))
 
     def progress(self) -> list[SourceProgress]:
         """Progress of each file; of the glob itself where no file matches."""
@@ -84,23 +98,29 @@ class FileSet:
     def _find_new(self, moment: Moment) -> None:
         known = {tail.path for tail in self.tails.values()}
         being_read = set[int]().union(*(tail.open_inodes() for tail in self.tails.values()))
+        finished = set[int]().union(*(tail.finished_inodes() for tail in self.tails.values()))
         paths = map(Path, glob.iglob(self._settings.path, recursive=True))  # noqa: PTH207 (the pattern is absolute)
         for path in sorted(path for path in paths if path not in known):
             try:
                 status = path.stat()
             except OSError:
                 continue
-            if not stat.S_ISREG(status.st_mode) or status.st_ino in being_read or self._is_read(path, status.st_ino):
+            if not stat.S_ISREG(status.st_mode) or status.st_ino in being_read:
+                continue
+            if status.st_ino in finished and self._is_read(path, status.st_ino):
                 continue
             name = self._name_of(path)
             self._add(name, path, lambda name: None if self._is_first_look else _NEW)
             self.tails[name].look(moment)
+            finished |= self.tails[name].finished_inodes()
 
     def _is_read(self, path: Path, inode: int) -> bool:
         return any(tail.has_finished(path, inode) for tail in self.tails.values())
 
     def _add(self, name: str, path: Path, saved: Callable[[str], SourcePosition | None]) -> None:
-        self.tails[name] = Tail(name, path, self._settings, self._start_at, saved(name), self._is_read, self._zone)
+        self.tails[name] = Tail(
+            name, path, self._settings, self._start_at, saved(name), self._is_read, self._zone, self._listing
+        )
 
     def _resume_globbed(self) -> None:
         for name, position in list(self._saved.items()):

@@ -1,5 +1,6 @@
 """One file as long as it is the same file: lines cut from an offset, and proof that it is still the same file."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -7,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shippers.pieces import Limit
+from shippers.pieces import Limit, Moment
 from shippers.positions import HEAD_BYTES, TAIL_BYTES, Mark, Position, mark_of
 
 CHUNK_BYTES: Final = 256 * 1024
+_COUNT_BYTES: Final = 1024 * 1024
 _NEWLINE: Final = b"\n"
 
 
@@ -50,7 +52,11 @@ class Generation:
         self.skipping = saved.skipping if saved else False
         self.size = status.st_size
         self.grew_mono_ns = 0
+        self.opened_in: Moment | None = None
+        self.is_stale = False  # reading failed: the handle is of no use any more
+        self._mtime_ns = status.st_mtime_ns
         self.left_mono_ns: int | None = None
+        self.fresh_from = self.size  # what is behind it was written while we looked
         self.is_at_end = False
         self._head = saved.head if saved else Mark()
         self._tail = os.pread(fd, min(TAIL_BYTES, self.offset), self.offset - min(TAIL_BYTES, self.offset))
@@ -118,6 +124,30 @@ class Generation:
         self._looked_at = (self.size, status.st_mtime_ns)
         return None
 
+    def pass_over(self, most: int) -> tuple[int, int]:
+        """Go on by at most so many bytes, to the end of a line, unread: how many lines and bytes these were.
+
+        Raises ReplacedError.
+        """
+        lines, size, at = 0, 0, self.offset
+        while size < most:
+            data = (
+                self._pread(min(_COUNT_BYTES, most - size))
+                if at == self.offset
+                else os.pread(self.fd, _COUNT_BYTES, at)
+            )
+            end = data.rfind(_NEWLINE) + 1
+            if not end:
+                break
+            lines, size, at = lines + data.count(_NEWLINE), size + end, at + end
+        if lines:
+            self._looked_at = None
+            self._move_to(at)
+            self._see_head()
+            if self.line_no is not None:
+                self.line_no += lines
+        return lines, size
+
     def advance(self, chunk: Chunk, count: int) -> None:
         """Count the first `count` lines of `chunk` as read."""
         raws = chunk.raws if count == len(chunk.raws) else chunk.raws[:count]
@@ -136,7 +166,7 @@ class Generation:
         """What to save to resume here."""
         return Position(
             generation=self.name, inode=self.inode, offset=self.offset, line_no=self.line_no, head=self._head,
-            tail=mark_of(self._tail), cuts=self.cuts, skipping=self.skipping, mtime_ns=os.fstat(self.fd).st_mtime_ns,
+            tail=mark_of(self._tail), cuts=self.cuts, skipping=self.skipping, mtime_ns=self._written_ns(),
         )  # fmt: skip
 
     def after_replacement(self) -> "Generation":
@@ -145,11 +175,25 @@ class Generation:
 
     def is_linked(self) -> bool:
         """Whether the file still has a name."""
-        return os.fstat(self.fd).st_nlink > 0
+        try:
+            return os.fstat(self.fd).st_nlink > 0
+        except OSError:
+            return False
+
+    def behind(self) -> int:
+        """How many bytes are behind the offset. Raises OSError."""
+        return os.fstat(self.fd).st_size - self.offset
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self.fd)
+        with contextlib.suppress(OSError):  # a network file system may say of a stale handle only now what was wrong
+            os.close(self.fd)
+
+    def _written_ns(self) -> int:
+        """When the file was last written, as far as that can be had."""
+        with contextlib.suppress(OSError):
+            self._mtime_ns = os.fstat(self.fd).st_mtime_ns
+        return self._mtime_ns
 
     def _split(self, data: bytes, limit: Limit, max_line_bytes: int, *, ending: bool) -> Chunk | None:
         self._see_head()

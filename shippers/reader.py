@@ -65,7 +65,7 @@ class Reader:
         self.look(moment)
         self._batch = self._new_batch()
         budget = _PASS_BYTES
-        for source in self._in_turn():
+        for source in self._in_turn(moment):
             for piece in self._pieces(source, moment):
                 budget -= piece.size
                 if self._batch.lines and self._batch.size + piece.size > self._config.batch.bytes:
@@ -139,9 +139,11 @@ class Reader:
             zone = self._clock.zone if speaks_for_host else no_zone
             self._filesets.append(FileSet(settings, start_at, saved, zone))
 
-    def _in_turn(self) -> list[Source]:
-        """All sources, each pass beginning with another."""
-        sources = list(self._all())
+    def _in_turn(self, moment: Moment) -> list[Source]:
+        """The sources that are due, each pass beginning with another."""
+        sources: list[Source] = [*self._rings, *self._built_in]
+        for fileset in self._filesets:
+            sources.extend(fileset.due(moment))
         self._start = (self._start + 1) % max(1, len(sources))
         return sources[self._start :] + sources[: self._start]
 

@@ -27,7 +27,8 @@ class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How events of one name become episodes: which attributes keep them apart, and the longest silence inside one.
 
     `crowd`: many ranks print it alike, as a symptom or of who runs where; they are one episode with a list of who
-    printed it. `by_group`: those of each process group by themselves.
+    printed it. `by_group`: those of each process group by themselves. `witnessed`: the kernel and the node agent tell
+    the same one (`pipeline.core.witnesses`).
     """
 
     event: str
@@ -35,6 +36,7 @@ class Coalescing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     window_s: int = DEFAULT_WINDOW_S
     crowd: bool = False
     by_group: bool = False
+    witnessed: bool = False
     reference: str = ""
 
 
@@ -166,7 +168,7 @@ class Episodes(Struct, kw_only=True):
         if place and _near(known[place - 1], fresh, window_ns):
             place -= 1
         while place < len(known) and _near(known[place], fresh, window_ns):
-            fresh = _merged(known.pop(place), fresh)
+            fresh = merged(known.pop(place), fresh)
             self.kept -= 1
         known.insert(place, fresh)
         self.kept += 1
@@ -260,7 +262,8 @@ def _near(a: Episode, b: Episode, window_ns: int) -> bool:
     return a.start_ns - window_ns <= b.end_ns and b.start_ns - window_ns <= a.end_ns
 
 
-def _merged(a: Episode, b: Episode) -> Episode:
+def merged(a: Episode, b: Episode) -> Episode:
+    """One episode of both."""
     big, small = (a, b) if len(a.crowd) >= len(b.crowd) else (b, a)
     return Episode(
         first=min(a.first, b.first, key=canonical),

@@ -27,6 +27,7 @@ from pipeline.core.recurrence import elements_of
 from pipeline.core.run_state import owner_of
 from pipeline.core.verdict import conclude
 from pipeline.core.watermark import SECOND_NS, NodeSeen, Reporters
+from pipeline.core.witnesses import joined
 from schemas import topics
 from schemas.records import (
     DELIVERY_FIELDS,
@@ -320,7 +321,7 @@ class Investigation:
 
     def _conclusions(self, placement: PlacementMap, reported: Reported) -> Iterable[tuple[list[Episode], Conclusion]]:
         """A job attempt fails once; a node lives long, and its failures are told apart by the quiet between them."""
-        episodes = self._state.episodes.sorted()
+        episodes = joined(self._state.episodes.sorted(), placement, self._rules.coalescing)
         if reported.stall is not None:
             episodes.append(of_event(reported.stall.event))
         for bout in bouts(episodes, BOUT_NS) if self._is_node else [episodes]:

@@ -38,6 +38,8 @@ COMPUTED: Final = frozenset({"dmesg_ctime", "dmesg_iso", "dmesg_reltime"})
 BMC_BOUND_NS: Final = 900 * SECOND_NS
 BMC: Final = frozenset({"ipmi_sel"})
 KERNEL_STAMP_NS: Final = 1_000
+# Attribute of a line that the agent tells of what it measures: how much later than the transport's time it may be.
+WIDTH: Final = "time.width_ns"
 # A batch may have waited in a spool for days; it cannot come from the future.
 FUTURE_NS: Final = 60 * SECOND_NS
 PAST_NS: Final = 60 * DAY_NS
@@ -261,11 +263,13 @@ def stamped(
 def transported(
     line: RawLine, node: str, batch: RawBatch, source: str = "", dating: Dating = NOTHING_SAID
 ) -> When | None:
-    """Bounds where the transport itself carries the time (kmsg, journal); None where it does not."""
+    """Bounds where the transport itself carries the time (kmsg, journal, probes); None where it does not."""
     if line.kernel_time_ns is not None:
         return kernel_time(line.kernel_time_ns, KERNEL_STAMP_NS, node, batch, source, dating)
     if line.time_unix_nano is not None:
-        return wall_time(line.time_unix_nano, 1_000, node, batch)
+        width = line.attributes.get(WIDTH, "")
+        width_ns = min(int(width), DAY_NS) if width.isdecimal() and len(width) < 19 else 1_000
+        return wall_time(line.time_unix_nano, width_ns, node, batch)
     return None
 
 

@@ -40,6 +40,7 @@ def _ours(parts: Parts, feed_url: str, folder: Path, samples: int) -> list[float
     log.touch()
     config = folder / "node.toml"
     config.write_text(
+        'profile = "none"\n'
         f'cluster = "latency"\nreporter = "lat0"\nstart_at = "beginning"\n[kafka]\nbootstrap = "{parts.bootstrap}"\n'
         f'[spool]\ndir = "{folder}/spool"\n[[source]]\nname = "kern"\nkind = "kernel"\npath = "{log}"\n',
         encoding="utf-8",

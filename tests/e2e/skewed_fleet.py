@@ -178,6 +178,7 @@ def _settings(node: str, place: Path, bootstrap: str) -> str:
 cluster = "{CLUSTER}"
 reporter = "{node}"
 machine_id = "{node}"
+profile = "none"
 start_at = "beginning"
 [kafka]
 bootstrap = "{bootstrap}"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas import selecting, signals
 from schemas.matching import load_prefixes, needs_of
-from schemas.selecting import NEAR_END_BYTES, NEAR_LINE_BYTES, selector
+from schemas.selecting import NEAR_END_BYTES, NEAR_LINE_BYTES, Watch, selector
 from schemas.signal_files import Signal
 from schemas.signals import Worth
 
@@ -131,3 +132,29 @@ def test_literals_of_noise_alone_select_nothing() -> None:
     for hint in only:
         if not any(re.search(re.escape(other), hint) for other in SIGNALS.line_hints | SIGNALS.mark_hints):
             assert picked(hint.encode()) == []
+
+
+# --- single lines ---------------------------------------------------------------------------------------------------
+
+_WATCH = Watch(SIGNALS)
+_EXAMPLES = sorted({e.line for s in SIGNALS.signals if s.role != "noise" for e in s.matches if "\n" not in e.line})
+_HIDINGS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda line: line,
+    "stamped": lambda line: f"2026-03-04T05:06:07Z gpu01 trainer[7]: {line}",
+    "JSON": lambda line: json.dumps({"log": f"{line}\n", "stream": "stderr"}),
+    "JSON in JSON": lambda line: json.dumps({"message": json.dumps({"msg": line})}),
+    "colours": lambda line: f"\x1b[31m{line}\x1b[0m",
+    "logfmt": lambda line: f"level=error msg={json.dumps(line, ensure_ascii=False)}",
+}
+
+
+@pytest.mark.parametrize("hiding", _HIDINGS)
+def test_no_line_that_means_something_is_passed_over_whatever_is_around_it(hiding: str) -> None:
+    hidden = [line for line in _EXAMPLES if _WATCH.worth(_HIDINGS[hiding](line)) == Worth.NOTHING]
+
+    assert hidden == []
+
+
+@pytest.mark.parametrize("hiding", _HIDINGS)
+def test_chatter_is_worth_nothing_whatever_is_around_it(hiding: str) -> None:
+    assert _WATCH.worth(_HIDINGS[hiding]("reading shard 12 of many")) == Worth.NOTHING

@@ -63,10 +63,10 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def config(tmp_path: Path, log: Path) -> Config:
     return Config(
-        profile="none",
         cluster="c",
         reporter="n1",
         run_id="live",
+        profile="none",
         start_at="beginning",
         batch=BatchSettings(linger_ms=5),
         spool=SpoolSettings(dir=str(tmp_path / "spool"), max_bytes=64 * 2**20),

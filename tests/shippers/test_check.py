@@ -21,7 +21,7 @@ READING = ClockReading(raw_ns=1, mono_ns=2, boottime_ns=3, wall_ns=4)
 def config(tmp_path: Path) -> Config:
     (tmp_path / "a.log").touch()
     return Config(
-        profile="none", reporter="n", kafka=KafkaSettings(bootstrap="127.0.0.1:1"),
+        reporter="n", profile="none", kafka=KafkaSettings(bootstrap="127.0.0.1:1"),
         spool=SpoolSettings(dir=str(tmp_path / "spool")),
         source=(SourceSettings(name="a", path=str(tmp_path / "a.log")),),
     )  # fmt: skip
@@ -29,8 +29,8 @@ def config(tmp_path: Path) -> Config:
 
 def with_clock(config: Config, **clock: Any) -> Config:
     return Config(
-        profile="none",
         reporter="n",
+        profile="none",
         kafka=config.kafka,
         spool=config.spool,
         source=config.source,

@@ -24,6 +24,7 @@ def config(tmp_path: Path) -> Path:
     path.write_text(
         f"""
 reporter = "n1"
+profile = "none"
 [kafka]
 bootstrap = "127.0.0.1:1"
 [spool]

@@ -111,3 +111,22 @@ def test_a_file_that_is_gone_for_good_is_forgotten(folder: Path) -> None:
 
     assert looks.saved == {"a.log": None}
     assert [(each.state, each.reason) for each in files.progress()] == [("off", f"no file matches {folder / '*.log'}")]
+
+
+def test_of_many_files_idle_ones_are_looked_at_less_often_and_lose_nothing(folder: Path) -> None:
+    paths = [folder / f"rank{number:04}.log" for number in range(1500)]
+    for path in paths:
+        append(path, "one\n")
+    files, looks = files_of(folder / "*.log"), Looks()
+    assert len(looks.read(files)) == 1500
+    for _ in range(4):
+        assert looks.read(files) == {}
+    written_ns = looks.mono_ns
+    append(paths[7], "two\n")
+    found: Bodies = {}
+    while not found:
+        found = looks.read(files)
+        assert looks.mono_ns - written_ns < 8 * SECOND_NS
+
+    assert found == {"rank0007.log": ["two"]}
+    files.close()

@@ -30,6 +30,7 @@ def write_config(folder: Path, reporter: str, bootstrap: str = "127.0.0.1:1") ->
         f"""
 cluster = "c"
 reporter = "{reporter}"
+profile = "none"
 start_at = "beginning"
 end_file = "{folder / "end"}"
 [batch]

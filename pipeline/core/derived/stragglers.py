@@ -107,7 +107,9 @@ def _lanes(link: str) -> int:
 
 
 def brief(scene: Scene) -> Changes:
-    """Moments of heat that were over: the GPU's later readings show none. Alone they are ordinary."""
+    """Moments of heat that were over: the GPU's later readings show none, or the node agent says how short they were.
+    Alone they are ordinary.
+    """
     for item in scene.named(*_HEAT):
         name, episode = name_of(item.subject), item.episode
         if name not in scene.measured or not _by_heat(item) or episode.end_ns < 0:
@@ -115,11 +117,23 @@ def brief(scene: Scene) -> Changes:
         lasted_ns = episode.end_ns - episode.start_ns
         later = [last_of(other) for other in scene.measured[name].items.values() if other.episode.name not in _HEAT]
         ends_ns = max((event.aligned_time_unix_nano or 0 for event in later), default=0)
-        if (lasted_ns < BRIEF_S * SECOND_NS or episode.count < MIN_REPORTS) and (
-            ends_ns > episode.end_ns + BRIEF_S * SECOND_NS
-        ):
+        is_short = lasted_ns < BRIEF_S * SECOND_NS or episode.count < MIN_REPORTS
+        if (is_short and ends_ns > episode.end_ns + BRIEF_S * SECOND_NS) or _is_said_to_be_short(scene, item):
             said = msgspec.structs.replace(episode.first, attributes={**episode.attributes, "brief": "true"})
             yield id(item), [Resolved(episode=msgspec.structs.replace(episode, first=said), subject=item.subject)]
+
+
+def _is_said_to_be_short(scene: Scene, item: Resolved) -> bool:
+    """Whether the node agent, which tells once that it begins and once that it is over, says that it took moments."""
+    name, episode = name_of(item.subject), item.episode
+    overs = (
+        over.episode.attributes
+        for over in scene.named("gpu.over")
+        if name_of(over.subject) == name and over.episode.start_ns >= episode.start_ns
+    )
+    return episode.count < MIN_REPORTS and any(
+        f"gpu.{over.get('what')}" == episode.name and int(over.get("lasted_s", BRIEF_S)) < BRIEF_S for over in overs
+    )
 
 
 def reported(scene: Scene) -> Changes:
