@@ -27,7 +27,7 @@ from shippers.time_namespace import offsets_ns
 STAMPED_BY_BROKER: Final = "LogAppendTime"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _LOOK_S: Final = 5.0  # how long sources that may hang are waited for
-_UNSEEN: Final = ("not looked at yet", "not read yet")
+_UNSEEN: Final = ("not looked at yet", "not read yet", "journalctl was just started")
 
 
 class KafkaState(Struct, frozen=True, kw_only=True):
