@@ -107,6 +107,7 @@ need-test:
 	command -v mvn >/dev/null || missing="$$missing maven"; \
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  missing="$$missing chromium"; \
+	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
 	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	for each in slurmctld slurmd munge; do \
 	  command -v $$each >/dev/null || test -x /usr/sbin/$$each || missing="$$missing $$each"; done; \

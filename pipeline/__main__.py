@@ -65,6 +65,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Say what is known of a job, also of one that ended without an incident.",
     ),
     Command(
+        name="bundle", module="pipeline.commands.bundle", function="bundle", panel=LOOK,
+        help="Write one redacted archive of an incident for the vendor.",
+    ),
+    Command(
         name="clocks", module="pipeline.commands.clocks", function="clocks", panel=LOOK,
         help="Show how far each node's clock is off, how sure that is, and which are unusable.",
     ),

@@ -381,6 +381,8 @@ def _not_a_log(text: str, path: Path) -> str | None:
         return "JSON document; this kind is not read yet"
     if head.lstrip()[:14].lower() == "<!doctype html":  # such as the page of an earlier `--html`
         return "web page; not read"
+    if head.startswith("rootrank: capture id="):
+        return "capture of a node agent; it quotes what other logs say, so it is not read as one"
     return None
 
 

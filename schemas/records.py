@@ -772,5 +772,25 @@ class Verdict(Record, frozen=True, kw_only=True, tag="verdict"):
     nodes: list[str] = []
 
 
+class CaptureRequest(Record, frozen=True, kw_only=True, tag="capture_request"):
+    """The only record that goes from right to left: join asks the agent of a node for a capture.
+
+    It is nothing without a signature of a key that the agent's settings name, and nothing after it has expired. It says
+    nothing of what to capture: that is the agent's own. `request_id` is the same however often it is sent.
+    """
+
+    run: Run
+    run_id: str
+    cluster: str
+    node: str
+    request_id: str
+    incident_id: str
+    why: str
+    created_unix_nano: int
+    expires_unix_nano: int
+    rank: int | None = None
+    signature: str = ""
+
+
 RawRecord = RawBatch | Progress | NodeFacts | Topology | Annotation | Attempt | Span | Placement | Relay
 EventRecord = EventBatch | NodeProgress | Placement | JobAlias

@@ -66,9 +66,12 @@ CLOCK_SEGMENTS: Final = Topic(
 DEAD_LETTER: Final = Topic(
     name="dead.letter", key="topic/partition/offset", records=(r.DeadLetter,), partitions=1, retention_ms=14 * DAY_MS
 )
+CAPTURE_REQUEST: Final = Topic(
+    name="capture.request", key="cluster/node", records=(r.CaptureRequest,), partitions=1, retention_ms=HOUR_MS
+)
 
 TOPICS: Final[tuple[Topic, ...]] = (
-    RAW, EVENTS, VERDICTS, INCIDENTS, PLACEMENT, CLOCK_BEACON, CLOCK_SEGMENTS, DEAD_LETTER,
+    RAW, EVENTS, VERDICTS, INCIDENTS, PLACEMENT, CLOCK_BEACON, CLOCK_SEGMENTS, DEAD_LETTER, CAPTURE_REQUEST,
 )  # fmt: skip
 BY_NAME: Final[dict[str, Topic]] = {topic.name: topic for topic in TOPICS}
 

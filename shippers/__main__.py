@@ -15,24 +15,19 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
-import orjson
 
-from schemas.topics import CLOCK_BEACON
 from shippers.builtin import check_switches
 from shippers.claim import SpoolLockedError
 from shippers.clock import make_clock
-from shippers.commands import annotate, cost, preflight
+from shippers.commands import annotate, check, cost, preflight, redact, validate
 from shippers.config import Config, ConfigError, load, parse_start_at
 from shippers.reader import Reader
 from shippers.saying import say
 
-if TYPE_CHECKING:
-    from shippers.check import ClockState, Report
-
-FINE, PROBLEM, USAGE, UNREACHABLE, INTERNAL = range(5)
+FINE, _, USAGE, UNREACHABLE, INTERNAL = range(5)
 
 
 class Command(Protocol):
@@ -46,7 +41,9 @@ class Command(Protocol):
 
 
 # By name. What a command needs beyond the standard library it imports in `run`.
-COMMANDS: Final[dict[str, Command]] = {"annotate": annotate, "preflight": preflight, "cost": cost}
+COMMANDS: Final[dict[str, Command]] = {
+    "check": check, "validate": validate, "annotate": annotate, "preflight": preflight, "cost": cost, "redact": redact,
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,8 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_switches(config)
         if options.command == "run":
             return _run(config)
-        if options.command == "check":
-            return _check(config, as_json=options.json)
         return _print(config, options)
     except ConfigError as error:
         say(str(error))
@@ -100,19 +95,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
         "run": "ship until SIGTERM, or until a recorded run has ended",
-        "check": "say what would be read, whether Kafka answers, and what is wrong",
         "print": "print raw batches as JSON lines; touches neither the spool nor Kafka",
     }
     examples = {
         "run": "rootrank-shipper run --config node.toml",
-        "check": "rootrank-shipper check --config node.toml --json",
         "print": "rootrank-shipper print --config node.toml --once --start-at beginning",
     }
     for name, text in helps.items():
         command = commands.add_parser(name, help=text, description=text, epilog=f"example: {examples[name]}")
         command.add_argument("--config", type=Path, required=True, metavar="FILE", help="settings (TOML)")
-        if name == "check":
-            command.add_argument("--json", action="store_true", help="one JSON object on standard output")
         if name == "print":
             command.add_argument("--once", action="store_true", help="stop at the end of all sources")
             command.add_argument("--start-at", metavar="WHERE", help='"end", "beginning" or an age such as "15m"')
@@ -126,25 +117,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(config: Config) -> int:
     from shippers.agent import Agent
+    from shippers.notify import notifier
 
     _raise_file_limit()
-    agent = Agent(config)
+    agent = Agent(config, notifier=notifier())
     _on_signals(agent.request_stop)
     agent.run()
     return FINE
-
-
-def _check(config: Config, *, as_json: bool) -> int:
-    from shippers import check
-
-    report = check.inspect(config)
-    if as_json:
-        sys.stdout.buffer.write(orjson.dumps(msgspec.to_builtins(report), option=orjson.OPT_INDENT_2) + b"\n")
-    else:
-        print(_as_text(report))
-    if not report.kafka.answers:
-        return UNREACHABLE
-    return PROBLEM if report.problems else FINE
 
 
 def _print(config: Config, options: argparse.Namespace) -> int:
@@ -196,60 +175,6 @@ def _raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _as_text(report: "Report") -> str:
-    kafka = report.kafka
-    lines = [
-        f"node      {report.cluster}/{report.reporter}  machine {report.machine_id or 'unknown'}  run {report.run}",
-        f"kafka     {kafka.bootstrap}  {'answers' if kafka.answers else 'does not answer'}",
-        f"clock     {_clock_text(report)}",
-        f"reading   {_reading_text(report.clock)}",
-        f"beacons   {_beacon_text(report)}",
-        f"spool     {report.spool_dir}",
-    ]
-    for each in report.sources:
-        reason = f"  {each.reason}" if each.reason else f"  {each.backlog_bytes} bytes to read"
-        lines.append(f"source    {each.state:8}{each.kind:12}{_visible(each.source)}{reason}")
-    lines.extend(f"problem   {_visible(problem)}" for problem in report.problems)
-    return "\n".join(lines)
-
-
-def _clock_text(report: "Report") -> str:
-    clock = report.clock
-    if clock.is_static:
-        return "recorded"
-    synchronised = {True: "synchronised", False: "not synchronised", None: "state unknown"}[clock.is_synchronised]
-    server = f" (stratum {clock.stratum}, {_visible(clock.server or '')})" if clock.stratum else ""
-    bound = "no bound of its error is known"
-    if clock.bound_ns is not None:
-        bound = f"wrong by at most {clock.bound_ns / 1e6:.3f} ms, says {clock.source}{server}"
-    measured = "; beacons measure it" if report.kafka.measures_clocks else ""
-    return f"{synchronised}; {bound}{measured}"
-
-
-def _reading_text(clock: "ClockState") -> str:
-    """How long it takes to read the clocks, and how far a container's are from the host's."""
-    offsets = ", ".join(f"{name} {offset / 1e9:+.3f} s" for name, offset in clock.namespace_offset_ns.items())
-    moved = f"; offsets of this container's time namespace are taken off ({offsets})" if offsets else ""
-    return f"all clocks within {clock.reading.width_ns / 1e3:.1f} us{moved}"
-
-
-def _beacon_text(report: "Report") -> str:
-    kafka = report.kafka
-    if not report.sends_beacons:
-        return "off"
-    if kafka.beacon_brokers is None:
-        return "NOT sent: no topic" if CLOCK_BEACON.name in kafka.missing_topics else "not known"
-    brokers = f"{kafka.beacon_brokers} broker{'' if kafka.beacon_brokers == 1 else 's'}"
-    if not kafka.measures_clocks:
-        return f"NOT stamped by {brokers} ({kafka.beacon_timestamp_type})"
-    return f"stamped by {brokers} ({kafka.beacon_timestamp_type or 'Kafka does not say by which clock'})"
-
-
-def _visible(text: str) -> str:
-    """Text without control characters: file names are made by others."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,18 @@ class AckedFile:
         os.close(self._fd)
 
     def _read(self) -> int:
-        data = os.pread(self._fd, _SHAPE.size, 0)
-        if len(data) < _SHAPE.size or zlib.crc32(data[:8]) != _SHAPE.unpack(data)[1]:
-            return 0
-        return int(_SHAPE.unpack(data)[0])
+        return _number(os.pread(self._fd, _SHAPE.size, 0))
+
+
+def read_acked(path: Path) -> int:
+    """The number in the file of a running agent; 0 where there is none that can be read."""
+    try:
+        return _number(path.read_bytes())
+    except OSError:
+        return 0
+
+
+def _number(data: bytes) -> int:
+    if len(data) < _SHAPE.size or zlib.crc32(data[:8]) != _SHAPE.unpack(data[: _SHAPE.size])[1]:
+        return 0
+    return int(_SHAPE.unpack(data[: _SHAPE.size])[0])

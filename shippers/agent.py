@@ -16,6 +16,7 @@ from shippers.clock import Clock, make_clock
 from shippers.config import Config
 from shippers.delivery import PROGRESS_EVERY_S, Delivery
 from shippers.kmsg_marks import KmsgMarks
+from shippers.notify import Notifier
 from shippers.pieces import Moment
 from shippers.reader import Batch, Reader
 from shippers.saying import say
@@ -34,8 +35,9 @@ class Agent:
     """One node's agent on one spool."""
 
     def __init__(
-        self, config: Config, sink: Sink | None = None, tell: Callable[[str], None] = say, clock: Clock | None = None
-    ) -> None:
+        self, config: Config, sink: Sink | None = None, tell: Callable[[str], None] = say, clock: Clock | None = None,
+        notifier: Notifier | None = None,
+    ) -> None:  # fmt: skip
         """Open the spool. Without `clock` it is the one that the settings ask for. Raises SpoolLockedError, OSError."""
         self._config = config
         self._tell = tell
@@ -50,6 +52,7 @@ class Agent:
         self._beacons: Beacons | None = None
         if config.clock.beacon and config.clock.static is None:
             self._beacons = Beacons(config, self._clock, self._spool.shipper_id, tell)
+        self._notifier = notifier or Notifier()
         self._last_progress: Progress | None = None
         self._stopping = threading.Event()
         self._samples_sent_s = self._progress_offered_s = float("-inf")
@@ -79,6 +82,7 @@ class Agent:
             has_ended = False
             while not self._stopping.is_set() and not has_ended:
                 has_ended = self._pass()
+                self._notifier.beat(self._status)
                 if self._delivery.failure is not None:
                     raise self._delivery.failure
             return self._finish(has_ended=has_ended)
@@ -153,7 +157,15 @@ class Agent:
         is_ending = bool(self._config.end_file) and Path(self._config.end_file).exists()
         return self._clock.moment(ending=is_ending)
 
+    def _status(self) -> str:
+        """For `systemctl status`."""
+        if self._writer.full_reason is not None:
+            return self._writer.full_reason
+        away = "Kafka does not answer, " if self._delivery.is_away else ""
+        return f"{away}{self._spool.backlog_bytes:,} bytes wait in the spool"
+
     def _finish(self, *, has_ended: bool) -> bool:
+        self._notifier.stopping()
         if self._beacons is not None:
             self._beacons.stop()
         self._put_extras(is_last=True)
@@ -175,6 +187,7 @@ class Agent:
         while self._spool.acked_seq < self._spool.durable_seq and not self._stopping.is_set():
             self._put_extras()
             self._writer.flush()
+            self._notifier.beat(self._status)
             self._stopping.wait(0.02)
             if self._delivery.failure is not None:
                 return

@@ -6,6 +6,7 @@ A profile holds those of the ones before it. `[sources] NAME = true` or `false` 
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from shippers.config import Config, ConfigError, Profile
@@ -23,6 +24,7 @@ PROFILES: Final[tuple[Profile, ...]] = ("none", "minimal", "gpu", "full")
 class BuiltIn:
     """One source. `profile` is the first that has it; `reads` and `needs` are for people.
 
+    `by_name_only`: no profile holds it, a switch does.
     `make` is called when the agent starts, with the settings and how far it was read; it imports what it needs itself.
     """
 
@@ -31,6 +33,20 @@ class BuiltIn:
     reads: str
     needs: str
     make: Callable[[Config, SourcePosition | None], Source]
+    by_name_only: bool = False
+
+
+def _self_test(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.probed import ProbedSource
+    from shippers.probes.self_test import SelfTestMarks
+
+    return ProbedSource(SelfTestMarks(Path(config.spool.dir)), saved)
+
+
+def _capture(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.capture.capture import capture_source
+
+    return capture_source(config, saved)
 
 
 def _nvml(config: Config, saved: SourcePosition | None) -> Source:
@@ -74,6 +90,14 @@ def _processes(config: Config, saved: SourcePosition | None) -> Source:
 # In the order in which `check` lists them.
 BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
+        name="self_test", profile="minimal", reads="marked lines of `check --self-test`", needs="", make=_self_test,
+    ),
+    BuiltIn(
+        name="capture", profile="full", by_name_only=True, make=_capture,
+        reads="stacks, GPU state and sockets when a GPU fails or a rank stands still, within [capture]",
+        needs="root, to see stacks and sockets of others",
+    ),
+    BuiltIn(
         name="nvml", profile="gpu", reads="events and changes of the GPUs, through NVML in a process of its own",
         needs="the NVIDIA driver, its devices and libnvidia-ml.so.1 ([nvml] driver_root)", make=_nvml,
     ),
@@ -112,7 +136,8 @@ def switched_on(config: Config) -> Iterator[BuiltIn]:
 
 def is_on(each: BuiltIn, config: Config) -> bool:
     """Whether a source is on by its switch, else by the profile."""
-    return config.sources.get(each.name, PROFILES.index(each.profile) <= PROFILES.index(config.profile))
+    by_profile = not each.by_name_only and PROFILES.index(each.profile) <= PROFILES.index(config.profile)
+    return config.sources.get(each.name, by_profile)
 
 
 def make(config: Config, saved: Positions) -> list[Source]:

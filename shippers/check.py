@@ -1,6 +1,6 @@
 """What `rootrank-shipper check` finds out: sources, Kafka, topics, clock."""
 
-import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +12,12 @@ from msgspec import Struct
 
 from schemas.records import ClockReading, SourceProgress
 from schemas.topics import CLOCK_BEACON, RAW
+from shippers.checked_sources import OffSource, ReadSource, off_sources, read_sources
+from shippers.claim import holder
 from shippers.clock import Clock, make_clock
-from shippers.config import Config, KafkaSettings
+from shippers.config import Config, KafkaSettings, Profile
 from shippers.kmsg_marks import KMSG
+from shippers.problems import Problem, marker_problems, source_problems, width_problems
 from shippers.reader import Reader
 from shippers.saved import saved_positions
 from shippers.sink import SinkUnavailableError, admin_client, connect
@@ -23,7 +26,8 @@ from shippers.time_namespace import offsets_ns
 
 STAMPED_BY_BROKER: Final = "LogAppendTime"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
-_WIDE_NS: Final = 1_000_000
+_LOOK_S: Final = 5.0  # how long sources that may hang are waited for
+_UNSEEN: Final = ("not looked at yet", "not read yet", "journalctl was just started")
 
 
 class KafkaState(Struct, frozen=True, kw_only=True):
@@ -65,50 +69,69 @@ class ClockState(Struct, frozen=True, kw_only=True):
     namespace_offset_ns: dict[str, int] = {}
 
 
+class SpoolState(Struct, frozen=True, kw_only=True):
+    """The folder where lines wait for Kafka. `agent_pid`: the agent that has it now; None where none runs."""
+
+    dir: str
+    used_bytes: int
+    max_bytes: int
+    free_bytes: int | None = None
+    agent_pid: int | None = None
+    problem: str | None = None
+
+
 class Report(Struct, frozen=True, kw_only=True):
-    """All that `check` found."""
+    """All that `check` found. `sources` are all files one by one, `read` the same by setting."""
 
     cluster: str
     reporter: str
     machine_id: str
     run: str
+    profile: Profile
+    read: list[ReadSource]
+    not_read: list[OffSource]
     sources: list[SourceProgress]
     kafka: KafkaState
     clock: ClockState
     sends_beacons: bool
-    spool_dir: str
-    spool_problem: str | None = None
-    problems: list[str] = []
+    spool: SpoolState
+    problems: list[Problem] = []
 
 
 def inspect(config: Config) -> Report:
     """Look at everything once. Reads no lines and writes nothing; what a running shipper has read is not to read."""
     clock = make_clock(config)
-    reader = Reader(config, clock, saved_positions(Path(config.spool.dir)))
-    try:
-        if reader.control is not None:
-            sources = reader.control.probe()
-        else:
-            reader.look(clock.moment())
-            sources = reader.source_progress()
-    finally:
-        reader.close()
+    sources = _look(config, clock)
+    read = read_sources(config, sources)
     kafka = _kafka(config)
     clock_state = clock_state_of(config, clock)
-    spool_problem = _spool_problem(Path(config.spool.dir))
-    problems = [f"source {each.source} is {each.state}: {each.reason}" for each in sources if each.state != "on"]
-    problems.extend(_kafka_problems(kafka))
-    problems.extend(clock_problems(clock_state, is_measured=kafka.measures_clocks))
-    if config.clock.kmsg_marker and not os.access(KMSG, os.W_OK):
-        problems.append(f"[clock] kmsg_marker is set and {KMSG} cannot be written; run as root, or set it to false")
-    if spool_problem:
-        problems.append(spool_problem)
+    spool = spool_state(config)
+    problems = [
+        *_kafka_problems(kafka), *_spool_problems(spool), *source_problems(read), *marker_problems(config, KMSG),
+        *clock_problems(clock_state, is_measured=kafka.measures_clocks),
+    ]  # fmt: skip
     return Report(
         cluster=config.cluster, reporter=config.reporter, machine_id=config.machine_id, run=config.run,
-        sources=sources, kafka=kafka, clock=clock_state, spool_dir=config.spool.dir, spool_problem=spool_problem,
-        sends_beacons=_sends_beacons(config),
-        problems=problems,
+        profile=config.profile, read=read, not_read=off_sources(config), sources=sources, kafka=kafka,
+        clock=clock_state, sends_beacons=_sends_beacons(config), spool=spool, problems=problems,
     )  # fmt: skip
+
+
+def _look(config: Config, clock: Clock) -> list[SourceProgress]:
+    """The state of every source; what is looked at by a thread of its own is waited for."""
+    reader = Reader(config, clock, saved_positions(Path(config.spool.dir)))
+    end_s = time.monotonic() + _LOOK_S
+    try:
+        if reader.control is not None:
+            return reader.control.probe()
+        while True:
+            reader.look(clock.moment())
+            found = reader.source_progress()
+            if time.monotonic() > end_s or not any(each.reason in _UNSEEN for each in found):
+                return found
+            time.sleep(0.05)
+    finally:
+        reader.close()
 
 
 def clock_state_of(config: Config, clock: Clock) -> ClockState:
@@ -134,32 +157,44 @@ def clock_state_of(config: Config, clock: Clock) -> ClockState:
     )  # fmt: skip
 
 
-def clock_problems(clock: ClockState, *, is_measured: bool) -> list[str]:
-    """What is wrong with the clocks, and what to do. Beacons measure a wall clock that nobody sets."""
-    problems = []
+def clock_problems(clock: ClockState, *, is_measured: bool) -> list[Problem]:
+    """What is wrong with the clocks. Beacons measure a wall clock that nobody sets."""
+    problems = width_problems(clock.reading.width_ns)
     if not clock.is_static and clock.bound_ns is None and not is_measured:
         unset = "is not synchronised" if clock.is_synchronised is False else "has an error that nothing bounds"
-        problems.append(f"the wall clock {unset}, and no beacons measure it; let beacons work or start chrony")
-    if clock.reading.width_ns > _WIDE_NS:
+        what = f"the wall clock {unset}, and no beacons measure it"
         problems.append(
-            f"reading the clocks takes {clock.reading.width_ns / 1e6:.1f} ms: the machine is overloaded, or its clock "
-            "source is slow (/sys/devices/system/clocksource/clocksource0/current_clocksource)"
+            Problem(what=what, do="let beacons work ([clock] beacon = true, and Kafka must answer) or start chrony")
         )
     return problems
 
 
-def _kafka_problems(kafka: KafkaState) -> list[str]:
-    problems = [kafka.problem] if kafka.problem else []
-    problems.extend(f"topic {name} is missing; create the topics first" for name in kafka.missing_topics)
+def _kafka_problems(kafka: KafkaState) -> list[Problem]:
+    problems = []
+    if kafka.problem:
+        do = "check [kafka] in the settings and whether Kafka runs; lines wait in the spool until it answers"
+        problems.append(Problem(what=kafka.problem, do=do))
+    for name in kafka.missing_topics:
+        do = "start a worker (it creates all topics), or create it by hand; lines wait in the spool until then"
+        problems.append(Problem(what=f"topic {name} is missing", do=do))
     if kafka.beacon_timestamp_type not in (None, STAMPED_BY_BROKER):
-        problems.append(
-            f"topic {CLOCK_BEACON.name} has {_TIMESTAMP_TYPE}={kafka.beacon_timestamp_type}, so no clock is measured; "
+        what = f"topic {CLOCK_BEACON.name} has {_TIMESTAMP_TYPE}={kafka.beacon_timestamp_type}, so no clock is measured"
+        do = (
             f"set it: kafka-configs.sh --bootstrap-server {kafka.bootstrap} --alter --entity-type topics "
             f"--entity-name {CLOCK_BEACON.name} --add-config {_TIMESTAMP_TYPE}={STAMPED_BY_BROKER}"
         )
+        problems.append(Problem(what=what, do=do))
     if kafka.beacon_brokers == 0:
-        problems.append(f"topic {CLOCK_BEACON.name} has no leader now, so no clock is measured")
+        what = f"topic {CLOCK_BEACON.name} has no leader now, so no clock is measured"
+        problems.append(Problem(what=what, do="look at the brokers that hold it"))
     return problems
+
+
+def _spool_problems(spool: SpoolState) -> list[Problem]:
+    if spool.problem is None:
+        return []
+    do = "give the agent's user the folder, or set [spool] dir to another one"
+    return [Problem(what=f"the spool folder {spool.dir} cannot be written: {spool.problem}", do=do)]
 
 
 def _sends_beacons(config: Config) -> bool:
@@ -218,12 +253,23 @@ def beacon_topic(settings: KafkaSettings, topic: str = CLOCK_BEACON.name) -> tup
     return found.get(_TIMESTAMP_TYPE, {}).get("value"), len(leaders)
 
 
-def _spool_problem(folder: Path) -> str | None:
+def spool_state(config: Config) -> SpoolState:
+    """The spool folder as it is; it need not be there yet."""
+    folder = Path(config.spool.dir)
     existing = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    problem = None
     try:
         probe = existing / f".rootrank-check-{time.monotonic_ns()}"
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        return f"spool folder {folder} cannot be written: {error.strerror}; set [spool] dir"
-    return None
+        problem = error.strerror or str(error)
+    try:
+        free_bytes = shutil.disk_usage(existing).free
+        used_bytes = sum(each.stat().st_size for each in folder.glob("*.spool"))
+    except OSError:  # the agent removes what Kafka has, or the folder may not be looked into
+        free_bytes, used_bytes = None, 0
+    return SpoolState(
+        dir=config.spool.dir, used_bytes=used_bytes, max_bytes=config.spool.max_bytes, free_bytes=free_bytes,
+        agent_pid=holder(folder), problem=problem,
+    )  # fmt: skip

@@ -88,6 +88,26 @@ class ClockSettings(_Table, frozen=True, kw_only=True):
     record: str = ""
 
 
+class CaptureSettings(_Table, frozen=True, kw_only=True):
+    """Evidence that is taken before it is gone (`shippers.capture`, the source `capture`), and its bounds.
+
+    `marks`: a glob of files that ranks write their marks of progress into; one that grew and then does not for
+    `silent_s` begins a capture. `ship`: the text goes along as lines, else it stays in the spool folder alone.
+    `request_keys`: files with public keys (Ed25519, PEM); requests on topic `capture.request` that one of them signed
+    are followed. Without one nobody is listened to.
+    """
+
+    marks: str = ""
+    silent_s: float = 300.0
+    per_hour: int = 4
+    timeout_s: float = 30.0
+    max_bytes: int = MIB
+    max_lines: int = 5000
+    folder_bytes: int = 64 * MIB
+    ship: bool = True
+    request_keys: tuple[str, ...] = ()
+
+
 class NvmlSettings(_Table, frozen=True, kw_only=True):
     """What NVML is asked, and where it is. In a container `driver_root` is where the host's driver is mounted, and
     `sys_root` and `proc_root` where its /sys and /proc are. `job_map`: the folder given to dcgm-exporter.
@@ -172,6 +192,7 @@ class Config(_Table, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     spool: SpoolSettings = SpoolSettings()
     clock: ClockSettings = ClockSettings()
+    capture: CaptureSettings = CaptureSettings()
     nvml: NvmlSettings = NvmlSettings()
     journal: JournalSettings = JournalSettings()
     jobs: JobsSettings = JobsSettings()
@@ -299,6 +320,7 @@ def _check_values(config: Config) -> None:
     _within("nvml.interval_s", config.nvml.interval_s, 1, 3600)
     _within("nvml.deadline_s", config.nvml.deadline_s, 5, 600)
     _check_clock(config.clock)
+    _check_capture(config.capture)
     _check_passing("of [journal]", config.journal)
     if config.journal.start_at:
         parse_start_at(config.journal.start_at)
@@ -325,6 +347,19 @@ def _check_clock(clock: ClockSettings) -> None:
     if clock.static is not None:
         for name in clock.static.__struct_fields__:
             _within(f"clock.static.{name}", getattr(clock.static, name), *_INT64)
+
+
+def _check_capture(capture: CaptureSettings) -> None:
+    _within("capture.per_hour", capture.per_hour, 0, 60)
+    _within("capture.max_bytes", capture.max_bytes, 4096, 8 * MIB)
+    _within("capture.max_lines", capture.max_lines, 1, 8000)
+    _within("capture.folder_bytes", capture.folder_bytes, capture.max_bytes, 2**40)
+    if not 1 <= capture.timeout_s <= 300:
+        raise ConfigError(f"capture.timeout_s is {capture.timeout_s}; it must be 1 to 300")
+    if not 1 <= capture.silent_s <= 86_400:
+        raise ConfigError(f"capture.silent_s is {capture.silent_s}; it must be 1 to 86400")
+    if capture.marks and not capture.marks.startswith("/"):
+        raise ConfigError(f'capture.marks is "{capture.marks}"; it must be an absolute path or glob')
 
 
 def _check_source(source: SourceSettings) -> None:

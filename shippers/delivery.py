@@ -45,7 +45,7 @@ class Delivery:
         self._stopping = threading.Event()
         self._deadline_s = float("inf")
         self._sent_progress_s = float("-inf")
-        self._is_away = False
+        self.is_away = False
         self.is_finished = threading.Event()
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
@@ -125,13 +125,13 @@ class Delivery:
             time.sleep(min(left_s, _SLICE_S))
 
     def _say_away(self, text: str) -> None:
-        if not self._is_away:
-            self._is_away = True
+        if not self.is_away:
+            self.is_away = True
             self._tell(f"{text}; batches are kept in the spool until it answers")
 
     def _say_back(self) -> None:
-        if self._is_away:
-            self._is_away = False
+        if self.is_away:
+            self.is_away = False
             self._tell("Kafka answers again; sending what was kept")
 
     def _give_up(self, entry: Entry, reason: str) -> None:

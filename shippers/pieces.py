@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from schemas.records import Attempt, Gap, NodeFacts, RawLine, SourceProgress, Span, Topology
 from shippers.positions import SourcePosition
@@ -46,6 +46,14 @@ class Piece:
     size: int = 0
     gaps: list[Gap] = field(default_factory=list)
     records: list[Told] = field(default_factory=list)
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A source that also looks at the lines of the others."""
+
+    def see(self, piece: Piece, kind: str) -> None:
+        """Lines that were read, of a source of this kind."""
 
 
 class Source(Protocol):

@@ -14,7 +14,7 @@ from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
 from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
-from shippers.pieces import Limit, Moment, Piece, Source, Told
+from shippers.pieces import Limit, Moment, Piece, Source, Told, Watcher
 from shippers.positions import Positions
 from shippers.probed import ProbedSource
 from shippers.unwritable import encode_batch
@@ -57,6 +57,7 @@ class Reader:
         self._built_in: list[Source]
         self.control = builtin.control_plane(config, saved)
         self._built_in = [*builtin.make(config, saved), *(self.control.sources if self.control else ())]
+        self._watchers = [each for each in self._built_in if isinstance(each, Watcher)]
         self._start = 0
         self._gone: list[str] = []
         self._batch = Batch()
@@ -172,6 +173,8 @@ class Reader:
             if piece is None:
                 return
             left -= max(1, piece.size)
+            for watcher in self._watchers:
+                watcher.see(piece, source.attributes.get("kind", ""))
             yield piece
 
     def _new_batch(self) -> Batch:

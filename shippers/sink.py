@@ -178,11 +178,15 @@ def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
     """A client that asks about topics. Raises SinkUnavailableError."""
     try:
         return KafkaAdminClient(
-            bootstrap_servers=addresses(settings), request_timeout_ms=5000, bootstrap_timeout_ms=4000,
-            **_security(settings),
+            request_timeout_ms=5000, bootstrap_timeout_ms=4000, **client_options(settings)
         )  # fmt: skip
     except (kafka_errors.KafkaError, OSError) as error:
         raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {error}") from None
+
+
+def client_options(settings: KafkaSettings) -> dict[str, Any]:
+    """Where Kafka is and how to log in, as every client of the library takes it. Raises SinkUnavailableError."""
+    return {"bootstrap_servers": addresses(settings), **_security(settings)}
 
 
 def addresses(settings: KafkaSettings) -> list[str]:

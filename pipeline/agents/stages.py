@@ -6,6 +6,7 @@ from typing import Any
 from pipeline import VERSION
 from pipeline.agents.dead_letter import dead_letter
 from pipeline.agents.fold import Pace, Stage
+from pipeline.agents.request_signer import RequestSigner
 from pipeline.core.align import NodeFold
 from pipeline.core.investigation import Investigation
 from pipeline.core.join import Join
@@ -80,16 +81,17 @@ def detect() -> Stage:
     )  # fmt: skip
 
 
-def join() -> Stage:
-    """Verdicts of all jobs become incidents; one fold, one partition."""
+def join(signer: RequestSigner | None = None) -> Stage:
+    """Verdicts of all jobs become incidents; one fold, one partition. With a signer it asks nodes for captures."""
+    asks = signer is not None
     return Stage(
         name="join", source_topic=VERDICTS.name, partitions=VERDICTS.partitions,
-        decode=read_verdict, encode=encode, on_bad=dead_letter,
-        new=lambda key: Join(), restore=lambda key, data: Join.restore(data),
+        decode=read_verdict, encode=signer.encode if signer is not None else encode, on_bad=dead_letter,
+        new=lambda key: Join(asks_captures=asks), restore=lambda key, data: Join.restore(data, asks_captures=asks),
         entity_key=lambda key, record: b"all", pace=QUICK,
     )  # fmt: skip
 
 
-def all_stages() -> Iterable[Stage]:
+def all_stages(signer: RequestSigner | None = None) -> Iterable[Stage]:
     """Align, detect, join."""
-    return [align(), detect(), join()]
+    return [align(), detect(), join(signer)]

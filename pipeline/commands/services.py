@@ -6,9 +6,12 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+if TYPE_CHECKING:
+    from pipeline.agents.request_signer import RequestSigner
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
@@ -31,6 +34,13 @@ def worker(
         str, typer.Option(help="A name that stays over restarts, unique in the group: a restart is noticed sooner.")
     ] = "",
     metrics_port: MetricsPort = 0,
+    capture_key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="ROOTRANK_CAPTURE_KEY",
+            help="Ask nodes for captures, signed with this key (Ed25519, PEM); without one nobody is asked.",
+        ),
+    ] = None,
 ) -> None:
     """Run the Faust stages align, detect and join. Start as many as there is work for.
 
@@ -47,8 +57,17 @@ def worker(
     readings = StageReadings()
     if metrics_port:
         metrics.serve(metrics.Readings(readings.read), metrics_port)
-    work = run_worker(config, list(all_stages()), topic_plans(), on_life=readings.follow)
+    work = run_worker(config, list(all_stages(_signer(capture_key))), topic_plans(), on_life=readings.follow)
     raise typer.Exit(asyncio.run(work))
+
+
+def _signer(path: Path | None) -> "RequestSigner | None":
+    from pipeline.agents.request_signer import NoKeyError, RequestSigner
+
+    try:
+        return RequestSigner.of_file(path) if path is not None else None
+    except NoKeyError as error:
+        raise typer.BadParameter(str(error), param_hint="--capture-key") from None
 
 
 def store(

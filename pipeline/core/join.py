@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pipeline.core import keys
+from pipeline.core.capture_requests import requests_of
 from pipeline.core.incidents import rfc3339
 from pipeline.core.investigation import content_hash
 from pipeline.core.outputs import Output
@@ -37,6 +38,7 @@ class Standing(Struct, kw_only=True):
     revision: int = 0
     published_hash: str = ""
     detected_at: str | None = None
+    asked: list[str] = field(default_factory=list)
 
     @property
     def run(self) -> str:
@@ -59,17 +61,18 @@ class JoinState(Struct, kw_only=True):
 class Join:
     """Join's only fold."""
 
-    def __init__(self, state: JoinState | None = None) -> None:
+    def __init__(self, state: JoinState | None = None, *, asks_captures: bool = False) -> None:
         self._state = state or JoinState()
+        self._asks_captures = asks_captures
         self._by_line: dict[str, set[str]] = defaultdict(set)
         self._by_mark: dict[str, set[str]] = defaultdict(set)
         for name, standing in self._state.standing.items():
             self._index(name, standing.verdict)
 
     @classmethod
-    def restore(cls, data: bytes) -> "Join":
+    def restore(cls, data: bytes, *, asks_captures: bool = False) -> "Join":
         """The fold that `snapshot` described."""
-        return cls(msgspec.json.decode(data, type=JoinState))
+        return cls(msgspec.json.decode(data, type=JoinState), asks_captures=asks_captures)
 
     @property
     def wants_snapshot(self) -> bool:
@@ -106,11 +109,15 @@ class Join:
             known = self._state.standing[name] = Standing(verdict=record, said_ns=now_ns)
         touched |= self._index(name, known.verdict)
         best: _Best = {}
-        return [
-            Output(topic=topics.INCIDENTS.name, key=f"{standing.run}{incident.incident_id}".encode(), record=incident)
-            for standing in (self._state.standing[other] for other in sorted(touched))
-            if (incident := self._publish(standing, now_ns, best)) is not None
-        ]
+        outputs = []
+        for standing in (self._state.standing[other] for other in sorted(touched)):
+            incident = self._publish(standing, now_ns, best)
+            if incident is not None:
+                key = f"{standing.run}{incident.incident_id}".encode()
+                outputs.append(Output(topic=topics.INCIDENTS.name, key=key, record=incident))
+                if self._asks_captures:
+                    outputs.extend(requests_of(incident, standing.asked, now_ns))
+        return outputs
 
     # --- who shares a line with whom ------------------------------------------------------------------------------
 

@@ -65,9 +65,9 @@ def test_a_wall_clock_that_nobody_bounds_is_a_problem_unless_beacons_measure_it(
 
     assert (clock.source, clock.bound_ns, clock.is_synchronised) == ("none", None, None)
     assert clock_problems(clock, is_measured=True) == []
-    assert clock_problems(clock, is_measured=False) == [
-        "the wall clock has an error that nothing bounds, and no beacons measure it; let beacons work or start chrony"
-    ]
+    (problem,) = clock_problems(clock, is_measured=False)
+    assert problem.what == "the wall clock has an error that nothing bounds, and no beacons measure it"
+    assert "start chrony" in problem.do
 
 
 def test_clocks_that_take_a_millisecond_to_read_are_a_problem(config: Config) -> None:
@@ -80,7 +80,7 @@ def test_clocks_that_take_a_millisecond_to_read_are_a_problem(config: Config) ->
 
     problems = clock_problems(clock_state_of(config, HostClock("b", gettime=slow)), is_measured=True)
 
-    assert "reading the clocks takes 1.6 ms" in problems[0]
+    assert "reading the clocks takes 1.6 ms" in problems[0].what
 
 
 def test_recorded_clocks_are_no_problem(config: Config) -> None:
@@ -94,7 +94,7 @@ def test_marks_that_cannot_be_written_are_a_problem(config: Config, monkeypatch:
     monkeypatch.setattr("shippers.check.KMSG", Path("/nonexistent/kmsg"))
     report = inspect(with_clock(config, kmsg_marker=True))
 
-    assert any("kmsg_marker is set and /nonexistent/kmsg cannot be written" in each for each in report.problems)
+    assert any("kmsg_marker is set and /nonexistent/kmsg cannot be written" in each.what for each in report.problems)
 
 
 @pytest.mark.parametrize(
@@ -150,5 +150,5 @@ def test_without_a_spool_the_whole_file_is_to_read(config: Config, tmp_path: Pat
 
 
 def _to_read(config: Config) -> int | None:
-    (source,) = inspect(config).sources
+    (source,) = (each for each in inspect(config).sources if each.source == "a")
     return source.backlog_bytes

@@ -90,7 +90,7 @@ def test_check_says_what_is_wrong_and_that_kafka_is_not_reached(
     assert main(["check", "--config", str(config)]) == 3
     text = capsys.readouterr().out
 
-    assert "127.0.0.1:1  does not answer" in text
+    assert "127.0.0.1:1 does not answer" in text
     assert "absent.log: does not exist" in text
     assert "\x1b" not in text
     assert not (tmp_path / "spool").exists()
@@ -112,7 +112,7 @@ def test_check_as_json_is_one_object(config: Path, capfdbinary: pytest.CaptureFi
     assert main(["check", "--json", "--config", str(config)]) == 3
     report = json.loads(capfdbinary.readouterr().out)
 
-    assert next((each["source"], each["state"]) for each in report["sources"]) == ("rank0.log", "on")
+    assert ("rank0.log", "on") in [(each["source"], each["state"]) for each in report["sources"]]
     assert report["kafka"]["answers"] is False
     assert report["problems"]
 

@@ -1,0 +1,1 @@
+"""`rootrank bundle`: what belongs to an incident, in one archive for whoever repairs the hardware."""

@@ -1,0 +1,76 @@
+"""What `check` finds wrong, each with what to do."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from shippers.checked_sources import ReadSource
+from shippers.config import Config
+
+_WIDE_NS: Final = 1_000_000
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """What is wrong, and what to do about it."""
+
+    what: str
+    do: str
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.do}"
+
+
+def source_problems(sources: Sequence[ReadSource]) -> list[Problem]:
+    """Sources that the settings name and of which nothing is read, and files that cannot be read.
+
+    What the agent would measure itself and this machine does not have is no problem.
+    """
+    problems = []
+    for each in sources:
+        reason = each.reasons[0] if each.reasons else ""
+        if each.refused:
+            what = f"source {each.name} cannot be read: {reason}"
+            if each.is_glob and each.on + each.refused > 1:
+                what = f"{each.refused:,} files of source {each.name} cannot be read: {reason}"
+            problems.append(Problem(what=what, do=_to_read(each, reason)))
+        elif each.off and not each.on and not each.built_in:
+            do = f"correct path in [[source]] {each.name}, or leave it: the agent reads it once it is there"
+            problems.append(Problem(what=f"source {each.name} has nothing to read: {reason}", do=do))
+    return problems
+
+
+def _to_read(each: ReadSource, reason: str) -> str:
+    switch = f"set {each.name} = false in [sources]" if each.built_in else "take it out of the settings"
+    if "ermission" in reason or "not permitted" in reason:
+        user = _user()
+        return f"give {user} the right to read it (or run the agent as root), or {switch}"
+    return f"put it right, or {switch}; the agent tries again by itself"
+
+
+def _user() -> str:
+    """Who runs this, for a sentence."""
+    return "root" if os.geteuid() == 0 else f"the user of the agent (uid {os.geteuid()})"
+
+
+def marker_problems(config: Config, kmsg: Path) -> list[Problem]:
+    """Marks that are asked for and cannot be written."""
+    if not config.clock.kmsg_marker or os.access(kmsg, os.W_OK):
+        return []
+    what = f"[clock] kmsg_marker is set and {kmsg} cannot be written"
+    return [Problem(what=what, do="run the agent as root, or set kmsg_marker = false")]
+
+
+def width_problems(width_ns: int) -> list[Problem]:
+    """Clocks that take long to read."""
+    if width_ns <= _WIDE_NS:
+        return []
+    return [
+        Problem(
+            what=f"reading the clocks takes {width_ns / 1e6:.1f} ms",
+            do="take load off the machine, or look at its clock source "
+            "(/sys/devices/system/clocksource/clocksource0/current_clocksource; tsc is fast)",
+        )
+    ]
