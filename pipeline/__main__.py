@@ -15,6 +15,7 @@ from typing import Any, Final
 import typer
 
 from pipeline import VERSION
+from schemas.kafka_access import AccessError
 
 LOOK, OPERATE, DEVELOP = "Look", "Operate", "Develop"
 USAGE: Final = 2
@@ -263,6 +264,9 @@ def main() -> None:
         if _is_of_an_extra(error):
             raise SystemExit(UNREACHABLE) from None
         if _is_of_rules(error):
+            raise SystemExit(USAGE) from None
+        if isinstance(error, AccessError):
+            sys.stderr.write(f"rootrank: {error}\n")
             raise SystemExit(USAGE) from None
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             _drop_output()

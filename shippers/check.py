@@ -10,13 +10,15 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 from msgspec import Struct
 
+from schemas.kafka_access import too_open
 from schemas.records import ClockReading, SourceProgress
 from schemas.topics import CLOCK_BEACON, RAW
 from shippers.clock import Clock, make_clock
-from shippers.config import Config, KafkaSettings
+from shippers.config import Config, ConfigError, KafkaSettings, SigningSettings, access_of
 from shippers.kmsg_marks import KMSG
 from shippers.reader import Reader
 from shippers.saved import saved_positions
+from shippers.signing import load_signer, readable_by_all
 from shippers.sink import SinkUnavailableError, admin_client, connect
 from shippers.time_daemon import ask_chrony, ask_kernel
 from shippers.time_namespace import offsets_ns
@@ -95,6 +97,8 @@ def inspect(config: Config) -> Report:
     spool_problem = _spool_problem(Path(config.spool.dir))
     problems = [f"source {each.source} is {each.state}: {each.reason}" for each in sources if each.state != "on"]
     problems.extend(_kafka_problems(kafka))
+    problems.extend(too_open(access_of(config.kafka)))
+    problems.extend(_signing_problems(config.signing))
     problems.extend(clock_problems(clock_state, is_measured=kafka.measures_clocks))
     if config.clock.kmsg_marker and not os.access(KMSG, os.W_OK):
         problems.append(f"[clock] kmsg_marker is set and {KMSG} cannot be written; run as root, or set it to false")
@@ -157,6 +161,16 @@ def _kafka_problems(kafka: KafkaState) -> list[str]:
     if kafka.beacon_brokers == 0:
         problems.append(f"topic {CLOCK_BEACON.name} has no leader now, so no clock is measured")
     return problems
+
+
+def _signing_problems(settings: SigningSettings) -> list[str]:
+    try:
+        load_signer(settings)
+    except ConfigError as error:
+        return [str(error)]
+    except ModuleNotFoundError as error:
+        return [f"[signing] needs the package {error.name}; install it with `pip install 'rootrank[shipper,signing]'`"]
+    return readable_by_all(settings)
 
 
 def _sends_beacons(config: Config) -> bool:
