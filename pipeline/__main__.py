@@ -118,6 +118,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Bring the ClickHouse tables up to date.",
     ),
     Command(
+        name="release", module="pipeline.commands.release", function="release", panel=OPERATE, extra="pipeline,signing",
+        help="Let lines count that were left out because their signature failed its check.",
+    ),
+    Command(
         name="rollup", module="pipeline.fleet.rollup_command", function="rollup", panel=OPERATE, extra="pipeline",
         help="Build the days that fleet rates are made of.",
     ),

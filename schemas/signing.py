@@ -5,9 +5,11 @@ The signature is the last member of the JSON object and covers the object withou
 
 import base64
 import binascii
+import hashlib
 from typing import Final
 
 SIGNATURE_BYTES: Final = 64
+_FINGERPRINT: Final = 16
 _DOMAIN: Final = b"rootrank signed record 1\n"
 _BEFORE: Final = b',"signature":"'
 _AFTER: Final = b'"}'
@@ -35,3 +37,8 @@ def detach(data: bytes) -> tuple[bytes, bytes] | None:
     except binascii.Error:
         return None
     return (data[:-_TAIL_BYTES] + b"}", signature) if len(signature) == SIGNATURE_BYTES else None
+
+
+def fingerprint(public: bytes) -> str:
+    """The id of a key that was given none."""
+    return f"ed25519-{hashlib.sha256(public).hexdigest()[:_FINGERPRINT]}"

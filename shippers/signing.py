@@ -1,20 +1,17 @@
 """Signs what the agent ships with a key of its own (Ed25519). Needs the extra `signing`."""
 
 import base64
-import hashlib
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from schemas.signing import attach, to_sign
+from schemas.signing import attach, fingerprint, to_sign
 from shippers.config import ConfigError, SigningSettings
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-_FINGERPRINT: Final = 16
 
 
 class Signer:
@@ -75,11 +72,6 @@ def make_key(folder: Path, key_id: str = "") -> tuple[Path, str, str]:
     with os.fdopen(fd, "wb") as file:
         file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return path, name, base64.b64encode(public).decode()
-
-
-def fingerprint(public: bytes) -> str:
-    """The id of a key that was given none."""
-    return f"ed25519-{hashlib.sha256(public).hexdigest()[:_FINGERPRINT]}"
 
 
 def readable_by_all(settings: SigningSettings) -> list[str]:

@@ -171,9 +171,11 @@ class NodeFold:
         out = Pass(now_ns=now_ns)
         seen_ns = max(1, batch.clock.wall_ns)
         batch, out.gaps = own_voice(batch)
-        for reader, lines in self._readers(batch, out, {s: SourceMemory(seen_ns=seen_ns) for s in said}):
+        memories = {source: SourceMemory(seen_ns=seen_ns) for source in said}
+        for reader, lines in self._readers(batch, out, memories):
             reader.read(lines)
-            reader.finish()
+        for reader, _ in self._readers(batch, out, memories):
+            reader.finish()  # no more of them comes
         return self._send(batch, out)
 
     # --- lines ----------------------------------------------------------------------------------------------------

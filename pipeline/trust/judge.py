@@ -108,15 +108,21 @@ class Judge:
             return
         self._looked_s = now_s
         try:
-            seen: object = files_of(self._path)
+            seen = _stamps(self._path)
             if seen == self._seen:
                 return
             self._seen = seen
             self._ring = load_keys(self._path)
         except KeysError as error:
-            if self._seen != str(error):
-                log.error("the keys cannot be used, those read before stay: %s", error)
-            self._seen = str(error)
+            log.error("the keys cannot be used, those read before stay until the files change: %s", error)
             return
         self._public.clear()
         log.info("the keys in %s were read again", self._path)
+
+
+def _stamps(path: Path) -> object:
+    """What changes when the files do, also from one trouble to another."""
+    try:
+        return files_of(path)
+    except KeysError as error:
+        return str(error)
