@@ -185,9 +185,10 @@ def _is_of_an_extra(error: Exception) -> bool:
         return False
     if (error.name or "").split(".")[0] in ("pipeline", "schemas", "shippers"):
         return False
+    extra = "signing" if (error.name or "").split(".")[0] == "cryptography" else command.extra
     sys.stderr.write(
         f"rootrank: `{command.name}` needs the package {error.name}; install it with "
-        f"`pip install 'rootrank[{command.extra}]'`, in a checkout with `pip install '.[{command.extra}]'`\n"
+        f"`pip install 'rootrank[{extra}]'`, in a checkout with `pip install '.[{extra}]'`\n"
     )
     return True
 

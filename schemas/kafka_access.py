@@ -20,9 +20,11 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 ENVIRONMENT: Final = "KAFKA_"
-ANSWER_S: Final = 3.0
+CONNECT_S: Final = 3.0
+ANSWER_S: Final = 5.0
 NOTHING_LISTENS: Final = "nothing listens there"
 NO_ANSWER: Final = "does not answer"
+NOT_KAFKA: Final = "something listens there and does not answer as Kafka does; correct the address"
 _API_VERSIONS: Final = struct.pack(">ihhih8s", 18, 18, 0, 1, 8, b"rootrank")
 _METADATA: Final = struct.pack(">ihhih8sib", 23, 3, 7, 1, 8, b"rootrank", 0, 0)
 _LEAST_ANSWER: Final = 8
@@ -167,11 +169,13 @@ def too_open(access: Access) -> list[str]:
 def problem_at(address: str, access: Access) -> str:
     """Why a broker at this address does not let us in, and what to do; empty where it does. Takes seconds at most."""
     host, _, port = address.rpartition(":")
-    host = host.strip("[]")
+    host, listens = host.strip("[]"), False
     try:
         context = access.context() if access.uses_tls else None
         password = access.password() if access.logs_in else ""
-        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as plain:
+        with socket.create_connection((host, int(port)), timeout=CONNECT_S) as plain:
+            listens = True
+            plain.settimeout(ANSWER_S)
             if context is None:
                 return _ask(plain, access, password)
             with context.wrap_socket(plain, server_hostname=host) as encrypted:
@@ -181,7 +185,7 @@ def problem_at(address: str, access: Access) -> str:
     except ssl.SSLError as error:
         return _refusal(error, host, access)
     except TimeoutError:
-        return NO_ANSWER
+        return NOT_KAFKA if listens else NO_ANSWER
     except ConnectionRefusedError:
         return NOTHING_LISTENS
     except ConnectionError:
@@ -199,7 +203,7 @@ def _ask(connection: socket.socket, access: Access, password: str) -> str:
     if answer[:2] == b"\x15\x03":
         return "it speaks TLS; set security_protocol to SSL or SASL_SSL"
     if len(answer) < _LEAST_ANSWER or answer[4:] != struct.pack(">i", 1):
-        return "something listens there and does not answer as Kafka does; correct the address"
+        return NOT_KAFKA
     left = struct.unpack(">i", answer[:4])[0] - 4
     while left > 0 and (more := connection.recv(min(left, 65536))):
         left -= len(more)

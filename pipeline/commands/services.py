@@ -64,9 +64,10 @@ def worker(
         bootstrap=kafka, group=group, replication=replication, instance=instance or None, access=access()
     )
     readings = StageReadings()
+    judge = _judge(trust, trust_keys)
     if metrics_port:
-        metrics.serve(metrics.Readings(readings.read), metrics_port)
-    work = run_worker(config, list(all_stages(_judge(trust, trust_keys))), topic_plans(), on_life=readings.follow)
+        metrics.serve(metrics.Readings(lambda: [*readings.read(), *judge.read()]), metrics_port)
+    work = run_worker(config, list(all_stages(judge)), topic_plans(), on_life=readings.follow)
     raise typer.Exit(asyncio.run(work))
 
 
@@ -107,6 +108,7 @@ def store(
         access=access(),
         trust=_trust(trust, trust_keys),
     )
+    _judge(trust, trust_keys)  # what is wrong with the keys is said here, in words
     sink = StoreSink(settings)
     if metrics_port:
         metrics.serve(metrics.Readings(lambda: readings.read(sink.counts)), metrics_port)

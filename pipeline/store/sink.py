@@ -71,6 +71,7 @@ class SinkCounts(Struct, kw_only=True):
     blocks: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: Counter[str] = field(default_factory=Counter)
+    unverified: Counter[str] = field(default_factory=Counter)
 
 
 class StoreSink:
@@ -81,6 +82,7 @@ class StoreSink:
         self.counts = SinkCounts()
         self._store = Store(settings.store)
         self._judge = Judge(settings.trust)
+        self.counts.unverified = self._judge.doubts
         self._buffer = Buffer(max_rows=settings.max_rows, max_bytes=settings.max_bytes, max_age_s=settings.max_age_s)
         # Per partition the highest offset that is stored; a partition that is not in here has not been asked for yet.
         self._stored: dict[Place, int] = {}

@@ -6,14 +6,17 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from msgspec import Struct
 
+from pipeline import metrics
 from pipeline.core.trust import Judged
+from pipeline.metrics import Definition
 from pipeline.trust.keys import Key, KeyRing, KeysError, files_of, load_keys
+from schemas.codec import tag_of
 from schemas.records import Progress, RawBatch, Release
 from schemas.signing import detach, to_sign
 
@@ -67,9 +70,14 @@ class Judge:
         self._look_again()
         doubt = self._doubt(record, data or b"", now_ns)
         if doubt:
-            self.doubts[type(record).__name__] += 1
+            self.doubts[tag_of(type(record))] += 1
         counts = self._policy == "warn" and not isinstance(record, Release)
         return Judged(record=record, doubt=doubt, counts=bool(doubt) and counts)
+
+    def read(self) -> Iterator[tuple[Definition, str, float]]:
+        """What failed so far, as a metric."""
+        for record, failed in sorted(self.doubts.items()):
+            yield metrics.UNVERIFIED, record, failed
 
     def _doubt(self, record: RawBatch | Progress | Release, data: bytes, now_ns: int) -> str:
         parts = detach(data)

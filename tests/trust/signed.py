@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from schemas.codec import encode
 from schemas.records import ClockReading, Progress, RawBatch, RawLine, Release
@@ -34,6 +35,12 @@ class TestKey:
         more = "".join(f"{name} = {value}\n" for name, value in self.more.items())
         head = "[[key]]" if self.reporter else "[[operator]]"
         return f'{head}\nkey_id = "{self.key_id}"\npublic = "{public}"\n{who}{more}'
+
+    def write(self, path: Path) -> Path:
+        """The key itself, as a file for its owner."""
+        path.touch(mode=0o600)
+        path.write_bytes(self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return path
 
     def sign(self, record: RawBatch | Progress | Release) -> bytes:
         """The message of a record, under this key."""
