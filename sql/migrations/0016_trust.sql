@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS unverified_rows
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY run
 ORDER BY (run, run_id, cluster, reporter, partition, offset, line)
-TTL stored_at + toIntervalDay(30);
+TTL stored_at + toIntervalDay(if(run = 'live', 30, 7));
 
 CREATE TABLE IF NOT EXISTS releases_rows
 (
@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS releases_rows
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY run
 ORDER BY (run, run_id, cluster, reporter, partition, offset)
-TTL stored_at + toIntervalDay(400);
+TTL stored_at + toIntervalDay(if(run = 'live', 400, 14));
 
 CREATE VIEW IF NOT EXISTS releases AS
 SELECT run, run_id, cluster, reporter, partition, offset, who, why, lines, key_id, released_at
