@@ -5,7 +5,7 @@
 SELECT
     cluster, reporter, verified, record, counted, released_by, countIf(line > 0) AS lines,
     uniqExact(partition, offset) AS messages, min(reported_at) AS first, max(reported_at) AS last,
-    argMax(substring(Body, 1, 120), reported_at) AS last_line
+    argMax(substring(Body, 1, 120), (reported_at, offset, line)) AS last_line
 FROM unverified
 WHERE {reporter:String} = '' OR reporter = {reporter:String}
 GROUP BY cluster, reporter, verified, record, counted, released_by

@@ -46,21 +46,28 @@ def pinned() -> dict[str, str]:
     return {canonicalize_name(name): version.split()[0] for name, version in pairs}
 
 
-def wheel(name: str, version: str, python: str, folder: Path) -> str:
-    """The file name of the wheel that pip takes for this Python on aarch64; empty where there is none."""
+def wheels(versions: dict[str, str], python: str, folder: Path) -> dict[str, str]:
+    """The file that pip takes for this Python on aarch64, by package; those are left out of which there is none."""
+    wanted = [f"{name}=={version}" for name, version in versions.items() if version]
+    if not _download(wanted, python, folder):
+        for each in wanted:  # which of them is it?
+            _download([each], python, folder)
+    files = [each.name for each in folder.glob("*.whl")]
+    return {parse_wheel_filename(each)[0]: each for each in files}
+
+
+def _download(wanted: list[str], python: str, folder: Path) -> bool:
     tag = f"cp{python.replace('.', '')}"
-    target = folder / tag / name
     platforms = [word for each in PLATFORMS for word in ("--platform", each)]
     done = subprocess.run(
         [
             sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
             "--only-binary=:all:", *platforms, "--python-version", python, "--implementation", "cp", "--abi", tag,
-            "--abi", "abi3", "--abi", "none", "--dest", str(target), f"{name}=={version}",
+            "--abi", "abi3", "--abi", "none", "--dest", str(folder), *wanted,
         ],
-        capture_output=True, text=True, check=False,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
     )  # fmt: skip
-    files = sorted(target.glob("*.whl")) if done.returncode == 0 else []
-    return files[0].name if files else ""
+    return done.returncode == 0
 
 
 def kind_of(file: str) -> str:
@@ -76,16 +83,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.aarch64", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "aarch64", help="where wheels are put")
     options = parser.parse_args()
-    versions, missing = pinned(), 0
+    known = pinned()
+    versions = {name: known.get(name, "") for name in needed()}
+    found = {python: wheels(versions, python, options.out / python) for python in PYTHONS}
     print(
         f"| package | version | {' | '.join(f'Python {each}' for each in PYTHONS)} |\n|---|---|{'---|' * len(PYTHONS)}"
     )
-    for name in needed():
-        version = versions.get(name, "")
-        kinds = [kind_of(wheel(name, version, python, options.out)) if version else "NOT PINNED" for python in PYTHONS]
-        missing += sum(kind in ("NONE", "NOT PINNED") for kind in kinds)
-        print(f"| {name} | {version} | {' | '.join(kinds)} |", flush=True)
-    return 1 if missing else 0
+    for name, version in versions.items():
+        kinds = [kind_of(found[python].get(name, "")) for python in PYTHONS]
+        print(f"| {name} | {version or 'not pinned'} | {' | '.join(kinds)} |")
+    return int(any(name not in each for each in found.values() for name in versions))
 
 
 if __name__ == "__main__":
