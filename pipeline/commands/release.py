@@ -46,7 +46,7 @@ def release(
     """  # noqa: D301 - \b keeps the lines of an example apart
     from kafka.errors import KafkaError
 
-    from pipeline.kafka_access import access
+    from pipeline.kafka_access import access, refusal
     from pipeline.report.words import visible
     from pipeline.trust.judge import Judge, TrustSettings
     from pipeline.trust.keys import KeysError
@@ -58,6 +58,8 @@ def release(
     try:
         judge = Judge(TrustSettings(policy="require", keys=trust_keys))
         operator = Operator(key_file, key_id) if key_file else None
+        if refused := refusal(kafka, access()):
+            _refuse(f"Kafka at {kafka}: {refused}", UNREACHABLE)
         failed = find(kafka, access(), judge, asked)
         lines = sum(len(each.batch.records) for each in failed)
         if operator is not None and not dry_run:

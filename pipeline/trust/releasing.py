@@ -12,7 +12,7 @@ from msgspec import Struct
 from pipeline.core.trust import Judged, stale
 from pipeline.kafka_access import client_options
 from pipeline.kafka_client import KafkaClient
-from pipeline.trust.judge import Judge
+from pipeline.trust.judge import APART, Judge
 from schemas.codec import UnreadableRecordError, decode, encode
 from schemas.kafka_access import Access
 from schemas.records import RawBatch, Release
@@ -126,7 +126,7 @@ def _judged(judge: Judge, message: Any) -> Judged:
 def _failed(judged: Judged, message: Any) -> Iterator[Failed]:
     batch = judged.record
     if isinstance(batch, RawBatch) and batch.records:
-        why = judged.doubt or (stale(batch, message.timestamp * 1_000_000) if batch.run == "live" else "")
+        why = judged.doubt or (stale(batch, message.timestamp * 1_000_000) if batch.run not in APART else "")
         if why:
             at_ms, offset = message.timestamp, message.offset
             yield Failed(partition=message.partition, offset=offset, at_ms=at_ms, why=why, batch=batch)

@@ -94,6 +94,8 @@ def test_what_fails_counts_where_the_policy_is_to_warn_but_a_release_never_does(
 def test_replays_and_drills_are_not_looked_at_and_neither_is_anything_where_the_policy_is_off(keys: Path) -> None:
     replayed = batch("one", run="replay")
     assert Judge(TrustSettings(policy="require", keys=keys)).examine(replayed, encode(replayed), NOW_NS) is replayed
+    pretended = batch("one", run="post_mortem")
+    assert judged(keys, encode(pretended)).doubt == "not signed"
     live = batch("one")
     assert Judge(TrustSettings()).examine(live, encode(live), NOW_NS) is live
 
