@@ -55,7 +55,8 @@ def left_out(trust: Trust, why: str, lines: int, now_ns: int, reporter: str, *, 
         return None
     known.told_records, known.told_ns = known.records, now_ns
     did = "counted all the same" if counts else "left out"
-    return Gap(source="trust", node=reporter, reason=f"lines of {reporter} are {did}: {why}", lost_lines=known.lines)
+    lost = None if counts or not known.lines else known.lines
+    return Gap(source="trust", node=reporter, reason=f"lines of {reporter} are {did}: {why}", lost_lines=lost)
 
 
 def replay_of(trust: Trust, progress: Progress) -> str:
