@@ -10,7 +10,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check drill calibration ablation bench bench-sql bench-clocks soak-clocks public-data fuzz schemas docs lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check drill calibration ablation bench bench-sql bench-clocks soak-clocks public-data fuzz aarch64 schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -59,6 +59,9 @@ soak-clocks: $(VENV)/.dev need-java ## ten minutes of 16 agents with falsified c
 
 public-data: $(VENV)/.dev ## fleet statistics on public failure data next to known results (DATA=folder with the files)
 	$(PY) -m tests.bench.public_data $(if $(DATA),"$(DATA)")
+
+aarch64: $(VENV)/.dev ## is there a wheel for aarch64 of all that the agent and `rootrank diagnose` need?
+	$(PY) -m tests.bench.aarch64 $(ARGS)
 
 schemas: $(VENV)/.dev ## write schemas/v1/*.schema.json after a change of a record
 	$(PY) -m schemas.generate

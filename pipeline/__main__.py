@@ -15,6 +15,7 @@ from typing import Any, Final
 import typer
 
 from pipeline import VERSION
+from schemas.kafka_access import AccessError
 
 LOOK, OPERATE, DEVELOP = "Look", "Operate", "Develop"
 USAGE: Final = 2
@@ -121,6 +122,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         help="Bring the ClickHouse tables up to date.",
     ),
     Command(
+        name="release", module="pipeline.commands.release", function="release", panel=OPERATE, extra="pipeline,signing",
+        help="Let lines count that were left out because their signature failed its check.",
+    ),
+    Command(
         name="rollup", module="pipeline.fleet.rollup_command", function="rollup", panel=OPERATE, extra="pipeline",
         help="Build the days that fleet rates are made of.",
     ),
@@ -184,9 +189,10 @@ def _is_of_an_extra(error: Exception) -> bool:
         return False
     if (error.name or "").split(".")[0] in ("pipeline", "schemas", "shippers"):
         return False
+    extra = "signing" if (error.name or "").split(".")[0] == "cryptography" else command.extra
     sys.stderr.write(
         f"rootrank: `{command.name}` needs the package {error.name}; install it with "
-        f"`pip install 'rootrank[{command.extra}]'`, in a checkout with `pip install '.[{command.extra}]'`\n"
+        f"`pip install 'rootrank[{extra}]'`, in a checkout with `pip install '.[{extra}]'`\n"
     )
     return True
 
@@ -267,6 +273,9 @@ def main() -> None:
         if _is_of_an_extra(error):
             raise SystemExit(UNREACHABLE) from None
         if _is_of_rules(error):
+            raise SystemExit(USAGE) from None
+        if isinstance(error, AccessError):
+            sys.stderr.write(f"rootrank: {error}\n")
             raise SystemExit(USAGE) from None
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             _drop_output()

@@ -61,6 +61,11 @@ DEAD_LETTERS: Final = Definition(
     meaning="Messages that could not be used. Each is kept with its address on the topic dead.letter.",
     do="Any rise: `rootrank sql \"SELECT * FROM dead_letters ORDER BY observed_time DESC LIMIT 20\"`.",
 )  # fmt: skip
+UNVERIFIED: Final = Definition(
+    name="rootrank_unverified_records_total", kind="counter", labels=("record",),
+    meaning="Records of live reporters whose signature failed its check (--trust), by kind of record.",
+    do="Any rise: `rootrank query unverified` says in whose name and why (docs/node-agent/trust.md).",
+)  # fmt: skip
 INCIDENTS: Final = Definition(
     name="rootrank_incidents_total", kind="counter", labels=("domain", "run"),
     meaning="Incidents opened, by domain of the class and by run.",
@@ -123,8 +128,8 @@ CLOCK_WALL_STEPS: Final = Definition(
     do="Any rise: `rootrank query clock_steps` says where and how far; look at the time daemon there.",
 )  # fmt: skip
 
-WORKER_METRICS: Final = (STAGE_MESSAGES, STAGE_OUTPUTS, STAGE_SNAPSHOTS, STAGE_RESETS, DEAD_LETTERS)
-STORE_METRICS: Final = (STORE_ROWS, DEAD_LETTERS)
+WORKER_METRICS: Final = (STAGE_MESSAGES, STAGE_OUTPUTS, STAGE_SNAPSHOTS, STAGE_RESETS, DEAD_LETTERS, UNVERIFIED)
+STORE_METRICS: Final = (STORE_ROWS, DEAD_LETTERS, UNVERIFIED)
 FEED_METRICS: Final = (
     INCIDENTS, EVENT_TO_INCIDENT, CONSUMER_LAG, DEAD_LETTERS, FEED_INCIDENTS, FEED_STREAMS, FEED_STREAMS_REFUSED,
     CLOCK_NODES, CLOCK_WIDEST_BOUND, CLOCK_WIDEST_WALL_OFFSET, CLOCK_UNUSABLE, CLOCK_WALL_STEPS,

@@ -25,6 +25,7 @@ from pipeline.core.parse import kmsg_header, parse_line
 from pipeline.core.source_reader import stated
 from pipeline.flight_files import dump_lines
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
+from pipeline.kafka_access import access, shipper_settings
 from pipeline.logfiles import lines, open_log
 from pipeline.reader import empty_batch
 from schemas.lines import body_of
@@ -206,6 +207,7 @@ class Shipper:
         if node.machine_id:
             text.append(f"machine_id = {quote(node.machine_id)}")
         text += ["[kafka]", f"bootstrap = {quote(self._settings.bootstrap)}"]
+        text += [f"{name} = {quote(value)}" for name, value in shipper_settings(access()).items()]
         text += ["[spool]", f"dir = {quote(str(self.folder / 'spool'))}"]
         text += ["[clock]", "beacon = false", f"boot_id = {quote(node.boot_id)}"]
         if node.clock_record is not None:

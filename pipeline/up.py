@@ -30,10 +30,12 @@ from pipeline.embedded.errors import EmbeddedError
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.part import Part
 from pipeline.embedded.ports import free_port
+from pipeline.kafka_access import access
 from pipeline.store import migrations
 from pipeline.store.clickhouse import EMBEDDED_READER, Store
 from pipeline.store.errors import StoreUnreachableError
 from pipeline.store.settings import settings_from_url
+from schemas.kafka_access import PLAIN
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +211,11 @@ class Stack:
         if self._settings.kafka:
             self._say(f"using Kafka at {self._settings.kafka}")
             return self._settings.kafka
+        if access() != PLAIN:
+            raise UpError(
+                "KAFKA_SECURITY_PROTOCOL and its like are set, and the broker started here speaks PLAINTEXT on "
+                "loopback: unset them, or name the broker they are for (--kafka, KAFKA_BOOTSTRAP)"
+            )
         self._say("starting Kafka …")
         self._broker = KafkaBroker(self._settings.data, jars_dir=self._settings.kafka_jars, port=free_port(KAFKA_PORT))
         return self._broker.start()
@@ -261,12 +268,12 @@ class Stack:
 
 async def prepare_kafka(bootstrap: str) -> None:
     """Create what topics are missing."""
-    if not await wait_for_kafka(bootstrap, asyncio.Event()):
+    if not await wait_for_kafka(bootstrap, asyncio.Event(), access()):
         raise UpError(f"Kafka at {bootstrap} does not answer")
     config = WorkerConfig(bootstrap=bootstrap)
     plans = [*topic_plans(), *(changelog_plan(changelog_topic(config, s), s.partitions) for s in all_stages())]
     try:
-        await create_topics(bootstrap, plans, replication=config.replication)
+        await create_topics(bootstrap, plans, replication=config.replication, access=access())
     except (TopicError, KafkaError) as error:
         raise UpError(f"Kafka at {bootstrap} does not take the topics: {error}") from None
 

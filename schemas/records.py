@@ -123,7 +123,9 @@ class RawBatch(Record, frozen=True, kw_only=True, tag="raw_batch"):
     `node` (subject, where it is not the reporter), `job.id`, `job.attempt`, `job.undated` (true: no line of it tells a
     time), `rank`, `time.zone` (+02:00), `time.year`, and what was inferred of its time (`pipeline.core.dating`):
     `time.inferred` (of year, zone, boot), `time.near` and `time.spread` (s), `time.zones` (others that are possible),
-    `time.boot` (boot clock, wall clock and bound, in ns).
+    `time.boot` (boot clock, wall clock and bound, in ns), and `released.by` where a person let the lines count.
+
+    `signature` is the last member of the message (`schemas.signing`); `key_id` names the key.
     """
 
     run: Run
@@ -173,6 +175,28 @@ class Progress(Record, frozen=True, kw_only=True, tag="progress"):
     sources: list[SourceProgress] = []
     spool_backlog_bytes: int = 0
     ended: bool = False
+    signature: str | None = None
+    key_id: str | None = None
+
+
+class Release(Record, frozen=True, kw_only=True, tag="release"):
+    """A person says that the lines of a batch count that failed its check: who and why, signed with an operator's key.
+
+    `partition` and `offset` are the address of the batch on the topic raw.
+    """
+
+    run: Run
+    run_id: str
+    cluster: str
+    reporter: str
+    who: str
+    why: str
+    released_unix_nano: int
+    partition: int
+    offset: int
+    batch: RawBatch
+    signature: str | None = None
+    key_id: str | None = None
 
 
 class Nic(Part, frozen=True, kw_only=True):
@@ -792,5 +816,5 @@ class CaptureRequest(Record, frozen=True, kw_only=True, tag="capture_request"):
     signature: str = ""
 
 
-RawRecord = RawBatch | Progress | NodeFacts | Topology | Annotation | Attempt | Span | Placement | Relay
+RawRecord = RawBatch | Progress | Release | NodeFacts | Topology | Annotation | Attempt | Span | Placement | Relay
 EventRecord = EventBatch | NodeProgress | Placement | JobAlias

@@ -46,7 +46,18 @@ class Topic(Struct, frozen=True, kw_only=True):
 RAW: Final = Topic(
     name="raw",
     key="cluster/reporter",
-    records=(r.RawBatch, r.Progress, r.NodeFacts, r.Topology, r.Annotation, r.Attempt, r.Span, r.Placement, r.Relay),
+    records=(
+        r.RawBatch,
+        r.Progress,
+        r.Release,
+        r.NodeFacts,
+        r.Topology,
+        r.Annotation,
+        r.Attempt,
+        r.Span,
+        r.Placement,
+        r.Relay,
+    ),
 )
 EVENTS: Final = Topic(
     name="events", key="job key", records=(r.EventBatch, r.NodeProgress, r.Placement, r.JobAlias), partitions=4

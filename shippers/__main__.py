@@ -19,13 +19,15 @@ from typing import Final, Protocol
 
 import msgspec
 
+from schemas.kafka_access import too_open
 from shippers.builtin import check_switches
 from shippers.claim import SpoolLockedError
 from shippers.clock import make_clock
-from shippers.commands import annotate, check, cost, preflight, redact, validate
-from shippers.config import Config, ConfigError, load, parse_start_at
+from shippers.commands import annotate, check, cost, keygen, preflight, redact, validate
+from shippers.config import Config, ConfigError, access_of, load, parse_start_at
 from shippers.reader import Reader
 from shippers.saying import say
+from shippers.signing import readable_by_all
 
 FINE, _, USAGE, UNREACHABLE, INTERNAL = range(5)
 
@@ -43,6 +45,7 @@ class Command(Protocol):
 # By name. What a command needs beyond the standard library it imports in `run`.
 COMMANDS: Final[dict[str, Command]] = {
     "check": check, "validate": validate, "annotate": annotate, "preflight": preflight, "cost": cost, "redact": redact,
+    "keygen": keygen,
 }  # fmt: skip
 
 
@@ -69,8 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (error.name or "").split(".")[0] in ("shippers", "schemas"):
             raise
         say(
-            f"`{options.command}` needs the package {error.name}; install it with `pip install 'rootrank[shipper]'`, "
-            "in a checkout with `pip install '.[shipper]'`"
+            f"`{options.command}` needs the package {error.name}; install it with "
+            f"`pip install 'rootrank[{_extra(error)}]'`, "
+            f"in a checkout with `pip install '.[{_extra(error)}]'`"
         )
         return UNREACHABLE
     except BrokenPipeError:
@@ -83,6 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         say("this is a fault of rootrank-shipper; please report it with the lines above")
         return INTERNAL
+
+
+def _extra(error: ModuleNotFoundError) -> str:
+    """The extra that brings what is missing."""
+    return "signing" if (error.name or "").split(".")[0] == "cryptography" else "shipper"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -119,6 +128,8 @@ def _run(config: Config) -> int:
     from shippers.agent import Agent
     from shippers.notify import notifier
 
+    for warning in too_open(access_of(config.kafka)) + readable_by_all(config.signing):
+        say(warning)
     _raise_file_limit()
     agent = Agent(config, notifier=notifier())
     _on_signals(agent.request_stop)

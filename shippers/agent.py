@@ -20,6 +20,7 @@ from shippers.notify import Notifier
 from shippers.pieces import Moment
 from shippers.reader import Batch, Reader
 from shippers.saying import say
+from shippers.signing import load_signer
 from shippers.sink import KafkaSink, Sink
 from shippers.spool import Spool
 from shippers.writer import SpoolWriter
@@ -38,17 +39,23 @@ class Agent:
         self, config: Config, sink: Sink | None = None, tell: Callable[[str], None] = say, clock: Clock | None = None,
         notifier: Notifier | None = None,
     ) -> None:  # fmt: skip
-        """Open the spool. Without `clock` it is the one that the settings ask for. Raises SpoolLockedError, OSError."""
+        """Open the spool. Without `clock` it is the one that the settings ask for.
+
+        Raises SpoolLockedError, ConfigError, OSError.
+        """
         self._config = config
         self._tell = tell
         self._clock = clock or make_clock(config)
         self._marks = KmsgMarks(self._clock, tell) if config.clock.kmsg_marker and not config.clock.static else None
+        signer = load_signer(config.signing)
         self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
-        self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks)
+        self._reader = Reader(
+            config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks, signer
+        )
         self._control = self._reader.control
         self._writer = SpoolWriter(self._spool, self._reader, tell)
         sink = sink or KafkaSink(config.kafka, key_of(config.run, config.run_id, config.cluster, config.reporter))
-        self._delivery = Delivery(self._spool, sink, self._clock, tell)
+        self._delivery = Delivery(self._spool, sink, self._clock, tell, signer)
         self._beacons: Beacons | None = None
         if config.clock.beacon and config.clock.static is None:
             self._beacons = Beacons(config, self._clock, self._spool.shipper_id, tell)

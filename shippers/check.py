@@ -10,16 +10,18 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 from msgspec import Struct
 
+from schemas.kafka_access import too_open
 from schemas.records import ClockReading, SourceProgress
 from schemas.topics import CLOCK_BEACON, RAW
 from shippers.checked_sources import OffSource, ReadSource, off_sources, read_sources
 from shippers.claim import holder
 from shippers.clock import Clock, make_clock
-from shippers.config import Config, KafkaSettings, Profile
+from shippers.config import Config, ConfigError, KafkaSettings, Profile, SigningSettings, access_of
 from shippers.kmsg_marks import KMSG
 from shippers.problems import Problem, marker_problems, source_problems, width_problems
 from shippers.reader import Reader
 from shippers.saved import saved_positions
+from shippers.signing import load_signer, readable_by_all
 from shippers.sink import SinkUnavailableError, admin_client, connect
 from shippers.time_daemon import ask_chrony, ask_kernel
 from shippers.time_namespace import offsets_ns
@@ -107,8 +109,8 @@ def inspect(config: Config) -> Report:
     clock_state = clock_state_of(config, clock)
     spool = spool_state(config)
     problems = [
-        *_kafka_problems(kafka), *_spool_problems(spool), *source_problems(read), *marker_problems(config, KMSG),
-        *clock_problems(clock_state, is_measured=kafka.measures_clocks),
+        *_kafka_problems(kafka), *_secret_problems(config), *_spool_problems(spool), *source_problems(read),
+        *marker_problems(config, KMSG), *clock_problems(clock_state, is_measured=kafka.measures_clocks),
     ]  # fmt: skip
     return Report(
         cluster=config.cluster, reporter=config.reporter, machine_id=config.machine_id, run=config.run,
@@ -195,6 +197,22 @@ def _spool_problems(spool: SpoolState) -> list[Problem]:
         return []
     do = "give the agent's user the folder, or set [spool] dir to another one"
     return [Problem(what=f"the spool folder {spool.dir} cannot be written: {spool.problem}", do=do)]
+
+
+def _secret_problems(config: Config) -> list[Problem]:
+    """Secrets that others can read, and a key that cannot sign. Each text says behind a semicolon what to do."""
+    said = [*too_open(access_of(config.kafka)), *_signing_problems(config.signing)]
+    return [Problem(what=what, do=do or "correct [signing]") for what, _, do in (text.partition("; ") for text in said)]
+
+
+def _signing_problems(settings: SigningSettings) -> list[str]:
+    try:
+        load_signer(settings)
+    except ConfigError as error:
+        return [str(error)]
+    except ModuleNotFoundError as error:
+        return [f"[signing] needs the package {error.name}; install it with `pip install 'rootrank[shipper,signing]'`"]
+    return readable_by_all(settings)
 
 
 def _sends_beacons(config: Config) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from schemas.kafka_access import Access, incomplete
 from schemas.lines import MAX_LINE_BYTES
 from schemas.names import is_utf8
 from schemas.records import ClockClaim, ClockReading
@@ -72,6 +73,13 @@ class SpoolSettings(_Table, frozen=True, kw_only=True):
 
     dir: str = "/var/lib/rootrank-shipper"
     max_bytes: int = 1024 * MIB
+
+
+class SigningSettings(_Table, frozen=True, kw_only=True):
+    """The key that signs what is shipped, if any; `key_id` where it is not called by its fingerprint."""
+
+    key_file: str = ""
+    key_id: str = ""
 
 
 class ClockSettings(_Table, frozen=True, kw_only=True):
@@ -196,6 +204,7 @@ class Config(_Table, frozen=True, kw_only=True):
     nvml: NvmlSettings = NvmlSettings()
     journal: JournalSettings = JournalSettings()
     jobs: JobsSettings = JobsSettings()
+    signing: SigningSettings = SigningSettings()
     source: tuple[SourceSettings, ...] = _KMSG
     control: ControlSettings | None = None
 
@@ -310,6 +319,11 @@ def _for_control(config: Config) -> Config:
     return msgspec.structs.replace(config, source=(), profile="none", sources={}, clock=clock, machine_id="")
 
 
+def access_of(settings: KafkaSettings) -> Access:
+    """How to log in."""
+    return Access(**{name: getattr(settings, name) for name in Access.__struct_fields__})
+
+
 def _check_values(config: Config) -> None:
     parse_start_at(config.start_at)
     _within("batch.lines", config.batch.lines, 1, 5000)
@@ -319,6 +333,8 @@ def _check_values(config: Config) -> None:
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
     _within("nvml.interval_s", config.nvml.interval_s, 1, 3600)
     _within("nvml.deadline_s", config.nvml.deadline_s, 5, 600)
+    if problem := incomplete(access_of(config.kafka)):
+        raise ConfigError(f"[kafka] {problem}")
     _check_clock(config.clock)
     _check_capture(config.capture)
     _check_passing("of [journal]", config.journal)

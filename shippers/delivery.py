@@ -14,6 +14,7 @@ from schemas.topics import RAW
 from shippers.clock import Clock
 from shippers.saying import say
 from shippers.segment import Entry
+from shippers.signing import Signer
 from shippers.sink import RecordRefusedError, Sink, SinkUnavailableError
 from shippers.spool import Spool
 from shippers.unwritable import encode_progress
@@ -33,11 +34,14 @@ class Delivery:
     they are not, the last covered one is sent again, so that the node is not taken for dead.
     """
 
-    def __init__(self, spool: Spool, sink: Sink, clock: Clock, tell: Callable[[str], None] = say) -> None:
+    def __init__(
+        self, spool: Spool, sink: Sink, clock: Clock, tell: Callable[[str], None] = say, signer: Signer | None = None
+    ) -> None:
         self._spool = spool
         self._sink = sink
         self._clock = clock
         self._tell = tell
+        self._signer = signer
         self._offers: deque[Progress] = deque()
         self._covered: Progress | None = None
         self._lost: list[Gap] = []
@@ -174,10 +178,11 @@ class Delivery:
             return is_all
         now = msgspec.structs.replace(
             self._covered, clock=self._clock.read(), clock_claim=self._clock.claim(), last_batch_seq=acked,
-            spool_backlog_bytes=self._spool.backlog_bytes,
+            spool_backlog_bytes=self._spool.backlog_bytes, key_id=self._signer.key_id if self._signer else None,
         )  # fmt: skip
         try:
-            sent = self._send(encode_progress(now))
+            data = encode_progress(now)
+            sent = self._send(self._signer.signed(data) if self._signer else data)
         except RecordRefusedError as refusal:
             self._tell(f"a progress record is refused: {refusal}")
             return is_all

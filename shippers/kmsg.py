@@ -19,6 +19,7 @@ from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Limit, Moment, Piece
 from shippers.plain import Shaped
 from shippers.positions import Position, SourcePosition
+from shippers.refusals import kmsg_refusal
 
 _INT64_MAX: Final = 2**63 - 1
 _RECORD_BYTES: Final = 16 * 1024  # the kernel's own limit is 8 KiB; a smaller buffer is refused with EINVAL
@@ -157,10 +158,8 @@ class KernelRing:
             self._device = self._device or KmsgDevice(self._path)
             if self._first_sight and self._start_at.at_end:
                 self._device.seek_end()
-        except PermissionError:
-            self._refuse(moment, f"{self._path}: not permitted; run as root or give CAP_SYSLOG (dmesg_restrict)")
         except OSError as error:
-            self._refuse(moment, f"{self._path}: {error.strerror}")
+            self._refuse(moment, kmsg_refusal(self._path, error))
         else:
             self._state, self._reason = "on", None
 
@@ -182,7 +181,7 @@ class KernelRing:
             except BrokenPipeError:
                 continue  # the next record's number says how many were overwritten
             except OSError as error:
-                self._refuse(moment, f"{self._path}: {error.strerror}")
+                self._refuse(moment, kmsg_refusal(self._path, error))
                 break
             # Right after the read: a record's own stamp is at most this, and the nearer the better.
             line = self._take(data, self._clock.observed_ns(), moment, numbers, gaps)

@@ -17,6 +17,7 @@ from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Limit, Moment, Piece, Source, Told, Watcher
 from shippers.positions import Positions
 from shippers.probed import ProbedSource
+from shippers.signing import Signer
 from shippers.unwritable import encode_batch
 
 _PASS_BYTES: Final = 1024 * 1024
@@ -45,11 +46,13 @@ class Reader:
     """All sources of the settings."""
 
     def __init__(
-        self, config: Config, clock: Clock, saved: Positions, next_line_seq: int = 0, marks: KmsgMarks | None = None
-    ) -> None:
+        self, config: Config, clock: Clock, saved: Positions, next_line_seq: int = 0, marks: KmsgMarks | None = None,
+        signer: Signer | None = None,
+    ) -> None:  # fmt: skip
         self._config = config
         self._clock = clock
         self._marks = marks
+        self._signer = signer
         self._numbers = itertools.count(next_line_seq)
         self._last_number = next_line_seq - 1
         self._filesets: list[FileSet] = []
@@ -104,8 +107,10 @@ class Reader:
             clock=note.clock if note else self._clock.read(),
             machine_id=config.machine_id or None, clock_claim=self._claim(), clock_samples=batch.samples,
             records=batch.lines, gaps=batch.gaps, source_attributes=self._attributes(batch),
+            key_id=self._signer.key_id if self._signer else None,
         )  # fmt: skip
-        return encode_batch(record)
+        data = encode_batch(record)
+        return self._signer.signed(data) if self._signer else data
 
     def progress(self, shipper_id: str, last_batch_seq: int) -> Progress:
         """How far all sources are read."""

@@ -5,23 +5,19 @@ under the same batch number, before any later one is.
 """
 
 import contextlib
-import socket
 import sys
 import threading
-from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka import errors as kafka_errors
 from kafka.future import Future
 
+from schemas.kafka_access import NOTHING_LISTENS, AccessError, problem_at, stamps
 from schemas.topics import RAW
-from shippers.config import KafkaSettings
+from shippers.config import KafkaSettings, access_of
 
 MAX_BLOCK_MS: Final = 2000
-_CONNECT_S: Final = 1.0
-_NOTHING_LISTENS: Final = "nothing listens there"
-_NO_ANSWER: Final = "does not answer"
 # Longer than a broker's restart: the producer itself retries in order and without duplicates that long.
 _DELIVERY_MS: Final = 120_000
 _NEVER_TAKEN: Final = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
@@ -92,11 +88,13 @@ class KafkaSink:
         self._key = key
         self._topic = topic
         self._producer: KafkaProducer | None = None
+        self._secrets: object = None
 
     def send(self, value: bytes) -> Pending:
         """Hand the record to the producer."""
         try:
             if self._producer is None:
+                self._secrets = stamps(access_of(self._settings))
                 self._producer = connect(self._settings)
             return _PendingAck(self, self._producer.send(self._topic, value=value, key=self._key))
         except _NEVER_TAKEN as error:
@@ -107,6 +105,14 @@ class KafkaSink:
         except kafka_errors.KafkaError as error:
             self.drop_connection()
             raise SinkUnavailableError(f"Kafka at {self._settings.bootstrap}: {describe(error)}") from None
+
+    def look_for_new_secrets(self) -> None:
+        """The client would go on with the password and certificates that it was given. Raises SinkUnavailableError."""
+        if self._producer is not None and stamps(access_of(self._settings)) != self._secrets:
+            self.drop_connection()
+            raise SinkUnavailableError(
+                f"Kafka at {self._settings.bootstrap}: the files to log in with have changed; logging in anew"
+            )
 
     def drop_connection(self) -> None:
         """Start anew with the next record."""
@@ -131,6 +137,7 @@ class _PendingAck:
 
     def wait(self, timeout_s: float) -> bool:
         if not self._answered.wait(timeout_s):
+            self._sink.look_for_new_secrets()
             return False
         error = self._future.exception
         if error is None:
@@ -158,11 +165,11 @@ def connect(settings: KafkaSettings, **changes: Any) -> KafkaProducer:
         **_security(settings),
         **changes,
     }
-    problems = [_problem_at(address) for address in addresses(settings)]
+    problems = [problem_at(address, access_of(settings)) for address in addresses(settings)]
     if all(problems):
-        raise SinkUnavailableError(
-            f"Kafka at {settings.bootstrap}: {_NO_ANSWER if _NO_ANSWER in problems else _NOTHING_LISTENS}"
-        )
+        # What answers and refuses says more than what is not there.
+        said = next((each for each in problems if each != NOTHING_LISTENS), NOTHING_LISTENS)
+        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {said}")
     try:
         return _Producer(**options)
     except kafka_errors.KafkaTimeoutError as error:
@@ -199,34 +206,18 @@ def describe(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__} {error}".split())
 
 
-def _problem_at(address: str) -> str:
-    """Why nothing can be sent to an address; empty where something listens."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-    except TimeoutError:
-        return _NO_ANSWER
-    except (OSError, ValueError):
-        return _NOTHING_LISTENS
-    return ""
-
-
 def _security(settings: KafkaSettings) -> dict[str, Any]:
-    options: dict[str, Any] = {"security_protocol": settings.security_protocol}
-    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-        if getattr(settings, name):
-            options[name] = getattr(settings, name)
-    if settings.ssl_password_file:
-        options["ssl_password"] = _secret(settings.ssl_password_file)
-    if settings.sasl_mechanism:
-        options["sasl_mechanism"] = settings.sasl_mechanism
-        options["sasl_plain_username"] = settings.sasl_username
-        options["sasl_plain_password"] = _secret(settings.sasl_password_file)
-    return options
-
-
-def _secret(path: str) -> str:
+    """Options of the client library. The files are read now: a password that was changed counts from here on."""
+    access = access_of(settings)
+    options: dict[str, Any] = {"security_protocol": access.security_protocol}
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\n")
-    except OSError as error:
-        raise SinkUnavailableError(f"the secret in {path} cannot be read: {error.strerror}") from None
+        if access.uses_tls:
+            options["ssl_context"] = access.context()
+        if access.logs_in:
+            options |= {
+                "sasl_mechanism": access.sasl_mechanism, "sasl_plain_username": access.sasl_username,
+                "sasl_plain_password": access.password(),
+            }  # fmt: skip
+    except AccessError as error:
+        raise SinkUnavailableError(f"Kafka at {settings.bootstrap}: {error}") from None
+    return options

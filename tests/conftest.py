@@ -11,6 +11,8 @@ from playwright.async_api import Browser, async_playwright
 from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.embedded.kafka import KafkaBroker
 from pipeline.embedded.kafka_jars import fetch_kafka_jars
+from schemas.topics import TOPICS
+from tests.secured_kafka import SecuredKafka
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("rootrank", deadline=None)
@@ -45,6 +47,16 @@ def kafka_broker(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A real broker without topics: each test makes its own, under names no other test uses. Nobody kills this one."""
     broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), jars_dir=kafka_jars)
     broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A real broker with TLS, SCRAM and client certificates, with all topics. Nobody kills this one."""
+    broker = SecuredKafka(tmp_path_factory.mktemp("secured-kafka"), kafka_jars)
+    broker.start()
+    broker.make_topics(TOPICS)
     yield broker
     broker.stop()
 

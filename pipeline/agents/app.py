@@ -23,6 +23,8 @@ from pipeline.agents.broker import (
 from pipeline.agents.changelog import Changelog
 from pipeline.agents.checkpoint import Hole, SkippedMessagesError, StageRunner
 from pipeline.agents.fold import Stage
+from pipeline.kafka_access import faust_credentials
+from schemas.kafka_access import PLAIN, Access
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class WorkerConfig:
     session_timeout_s: float = 6.0
     heartbeat_s: float = 2.0
     commit_interval_s: float = 1.0
+    access: Access = PLAIN
 
 
 def changelog_topic(config: WorkerConfig, stage: Stage) -> str:
@@ -68,6 +71,7 @@ def make_app(config: WorkerConfig) -> faust.App:
     return faust.App(
         config.group,
         broker=";".join(f"kafka://{server.strip()}" for server in config.bootstrap.split(",")),
+        broker_credentials=faust_credentials(config.access),
         store="memory://",
         processing_guarantee="at_least_once",
         autodiscover=False,
@@ -97,7 +101,7 @@ def add_stage(app: faust.App, config: WorkerConfig, stage: Stage, known_holes: s
     """Register the agent and the checkpoint task of a stage."""
     changelog = Changelog(
         bootstrap=config.bootstrap, group=config.group, topic=changelog_topic(config, stage),
-        source_topic=stage.source_topic,
+        source_topic=stage.source_topic, access=config.access,
     )  # fmt: skip
     runner = StageRunner(app, stage, changelog, known_holes)
     source = app.topic(
@@ -197,9 +201,9 @@ async def run_worker(
         loop.add_signal_handler(number, stop.set)
     plans = [*topics, *(changelog_plan(changelog_topic(config, s), s.partitions) for s in stages)]
     known_holes: set[Hole] = set()
-    while await wait_for_kafka(config.bootstrap, stop):
+    while await wait_for_kafka(config.bootstrap, stop, config.access):
         try:
-            await create_topics(config.bootstrap, plans, replication=config.replication)
+            await create_topics(config.bootstrap, plans, replication=config.replication, access=config.access)
         except TopicError as error:
             log.error("%s", error)
             return REFUSED

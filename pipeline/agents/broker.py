@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from pipeline.kafka_access import client_options, refusal
+from schemas.kafka_access import PLAIN, Access, AccessError
+
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -45,23 +48,18 @@ def changelog_plan(name: str, partitions: int) -> TopicPlan:
     )
 
 
-async def wait_for_kafka(bootstrap: str, stop: asyncio.Event) -> bool:
+async def wait_for_kafka(bootstrap: str, stop: asyncio.Event, access: Access = PLAIN) -> bool:
     """Wait with growing pauses until a broker answers. False when `stop` was set first. Says once that it waits."""
     pause_s, said = 0.25, False
     while not stop.is_set():
-        client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5_000)
-        try:
-            await client.start()
-        except (KafkaError, OSError) as error:
-            if not said:
-                log.warning("Kafka at %s does not answer (%s); waiting for it", bootstrap, error)
-                said = True
-        else:
+        why = await _why_away(bootstrap, access)
+        if not why:
             if said:
                 log.warning("Kafka at %s answers again", bootstrap)
             return True
-        finally:
-            await client.close()
+        if not said:
+            log.warning("Kafka at %s does not answer (%s); waiting for it", bootstrap, why)
+            said = True
         try:
             async with asyncio.timeout(pause_s):
                 await stop.wait()
@@ -70,9 +68,27 @@ async def wait_for_kafka(bootstrap: str, stop: asyncio.Event) -> bool:
     return False
 
 
-async def create_topics(bootstrap: str, plans: Iterable[TopicPlan], *, replication: int) -> None:
+async def _why_away(bootstrap: str, access: Access) -> str:
+    """Empty where a broker answers and lets us in."""
+    try:
+        client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5_000, **client_options(access))
+    except AccessError as error:
+        return str(error)
+    try:
+        await client.start()
+    except (KafkaError, OSError) as error:
+        # The client says only that it found no broker; who refuses whom is asked for once more.
+        return await asyncio.to_thread(refusal, bootstrap, access) or str(error)
+    finally:
+        await client.close()
+    return ""
+
+
+async def create_topics(
+    bootstrap: str, plans: Iterable[TopicPlan], *, replication: int, access: Access = PLAIN
+) -> None:
     """Create what is missing. Raises TopicError where a topic exists with other partitions."""
-    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, **client_options(access))
     await client.start()
     try:
         brokers = len((await client.describe_cluster())["brokers"])

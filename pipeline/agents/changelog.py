@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from pipeline.agents.snapshots import SnapshotStore
+from pipeline.kafka_access import client_options
+from schemas.kafka_access import PLAIN, Access
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,7 @@ class Changelog:
     group: str
     topic: str
     source_topic: str
+    access: Access = PLAIN
 
     async def catch_up(self, store: SnapshotStore, partitions: Iterable[int]) -> dict[int, int]:
         """Bring `store` up to the end of the topic. Returns the offset at which each source partition goes on."""
@@ -39,6 +42,7 @@ class Changelog:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=4 * 1024 * 1024,
+            **client_options(self.access),
         )
         await consumer.start()
         try:

@@ -49,6 +49,12 @@ def kafka_key(key: bytes, record: object) -> bytes:
     return key
 
 
+def as_it_is(record: object, data: bytes | None, now_ns: int) -> object:
+    """The record of a stage that examines nothing."""
+    del data, now_ns
+    return record
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
     """When snapshots are written, and when to stop. What is in no snapshot yet is read again after a crash.
@@ -71,7 +77,8 @@ class Stage:
 
     All messages of one entity must lie in one partition of the source topic: `entity_key` gives equal keys only to
     messages whose Kafka keys put them into the same partition. `decode` takes the Kafka key and the value, and raises
-    where they are no record of the topic or do not belong together.
+    where they are no record of the topic or do not belong together. `examine` sees the record, its bytes and the
+    broker's time, and may say more of it to the fold.
     """
 
     name: str
@@ -83,4 +90,5 @@ class Stage:
     restore: Callable[[bytes, bytes], Fold]
     on_bad: Callable[[BadMessage], Output]
     entity_key: Callable[[bytes, object], bytes] = kafka_key
+    examine: Callable[[object, bytes | None, int], object] = as_it_is
     pace: Pace = field(default_factory=Pace)

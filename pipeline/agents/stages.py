@@ -5,13 +5,14 @@ from typing import Any
 
 from pipeline import VERSION
 from pipeline.agents.dead_letter import dead_letter
-from pipeline.agents.fold import Pace, Stage
+from pipeline.agents.fold import Pace, Stage, as_it_is
 from pipeline.agents.request_signer import RequestSigner
 from pipeline.core.align import NodeFold
 from pipeline.core.investigation import Investigation
 from pipeline.core.join import Join
 from pipeline.core.keys import job_key
 from pipeline.rules import load_rules
+from pipeline.trust.judge import Judge
 from schemas import signals
 from schemas.codec import UnreadableRecordError, decode, encode
 from schemas.records import Placement, Relay
@@ -59,14 +60,14 @@ def _text(key: bytes) -> str:
     return key[:SHOWN_KEY_BYTES].decode("utf-8", "backslashreplace")
 
 
-def align() -> Stage:
-    """Raw lines of a reporter become events of jobs."""
+def align(judge: Judge | None = None) -> Stage:
+    """Raw lines of a reporter become events of jobs. `judge` says which of them are proven."""
     known = signals.load()
     return Stage(
         name="align", source_topic=RAW.name, partitions=RAW.partitions,
         decode=read_raw, encode=encode, on_bad=dead_letter,
         new=lambda key: NodeFold(known), restore=lambda key, data: NodeFold.restore(known, data),
-        pace=Pace(entity_age_s=5.0),
+        pace=Pace(entity_age_s=5.0), examine=judge.examine if judge else as_it_is,
     )  # fmt: skip
 
 
@@ -92,6 +93,6 @@ def join(signer: RequestSigner | None = None) -> Stage:
     )  # fmt: skip
 
 
-def all_stages(signer: RequestSigner | None = None) -> Iterable[Stage]:
+def all_stages(judge: Judge | None = None, signer: RequestSigner | None = None) -> Iterable[Stage]:
     """Align, detect, join."""
-    return [align(), detect(), join(signer)]
+    return [align(judge), detect(), join(signer)]

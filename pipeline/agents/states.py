@@ -84,6 +84,7 @@ class States:
             record = self._stage.decode(message.key, message.value)
             self._check_partition(message)
             key = self._stage.entity_key(message.key or b"", record)
+            record = self._stage.examine(record, message.value, now_ns)
         except Exception as error:
             return None, (self.bad(message, error),)
         entity = self._entity(message.partition, key)

@@ -10,6 +10,8 @@ from typing import Final, Self
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from pipeline.kafka_access import access, client_options, refusal
+from schemas.kafka_access import NO_ANSWER, NOTHING_LISTENS, AccessError
 from schemas.topics import RAW
 
 AWAY_PAUSE_S: Final = 1.0
@@ -64,13 +66,17 @@ def kafka_problem(bootstrap: str, topic: str) -> str:
     try:
         admin = KafkaAdminClient(
             bootstrap_servers=[each.strip() for each in bootstrap.split(",")],
-            bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS,
+            bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS, **client_options(access()),
         )  # fmt: skip
         try:
             topics = admin.list_topics()
         finally:
             admin.close()
+    except AccessError as error:
+        return f"Kafka at {bootstrap}: {error}"
     except (KafkaError, OSError, ValueError):
+        if (why := refusal(bootstrap, access())) not in ("", NOTHING_LISTENS, NO_ANSWER):
+            return f"Kafka at {bootstrap} does not let us in: {why}"
         return (
             f"Kafka at {bootstrap} does not answer (start it, or `rootrank up` which brings its own, "
             "or give --kafka or KAFKA_BOOTSTRAP)"

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from pipeline.agents.request_signer import RequestSigner
+    from pipeline.trust.judge import Judge, TrustSettings
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
@@ -20,6 +21,17 @@ Bootstrap = Annotated[
 ]
 
 
+Trust = Annotated[
+    str,
+    typer.Option(
+        "--trust", envvar="ROOTRANK_TRUST",
+        help="Signatures of live reporters: off, warn (tell what fails) or require (leave out what fails).",
+    ),
+]  # fmt: skip
+TrustKeys = Annotated[
+    Path | None,
+    typer.Option("--trust-keys", envvar="ROOTRANK_TRUST_KEYS", help="Public keys: a TOML file, or a folder of them."),
+]
 MetricsPort = Annotated[int, typer.Option(help="Serve /metrics on this port of the loopback; 0: do not.")]
 
 
@@ -33,6 +45,8 @@ def worker(
     instance: Annotated[
         str, typer.Option(help="A name that stays over restarts, unique in the group: a restart is noticed sooner.")
     ] = "",
+    trust: Trust = "off",
+    trust_keys: TrustKeys = None,
     metrics_port: MetricsPort = 0,
     capture_key: Annotated[
         Path | None,
@@ -51,13 +65,17 @@ def worker(
     from pipeline.agents.readings import StageReadings
     from pipeline.agents.stages import all_stages
     from pipeline.agents.topics import topic_plans
+    from pipeline.kafka_access import access
 
     _log_to_stderr()
-    config = WorkerConfig(bootstrap=kafka, group=group, replication=replication, instance=instance or None)
+    config = WorkerConfig(
+        bootstrap=kafka, group=group, replication=replication, instance=instance or None, access=access()
+    )
     readings = StageReadings()
+    judge = _judge(trust, trust_keys)
     if metrics_port:
-        metrics.serve(metrics.Readings(readings.read), metrics_port)
-    work = run_worker(config, list(all_stages(_signer(capture_key))), topic_plans(), on_life=readings.follow)
+        metrics.serve(metrics.Readings(lambda: [*readings.read(), *judge.read()]), metrics_port)
+    work = run_worker(config, list(all_stages(judge, _signer(capture_key))), topic_plans(), on_life=readings.follow)
     raise typer.Exit(asyncio.run(work))
 
 
@@ -79,6 +97,8 @@ def store(
     password_file: Annotated[
         Path | None, typer.Option(envvar="CLICKHOUSE_PASSWORD_FILE", help="File with the password.")
     ] = None,
+    trust: Trust = "off",
+    trust_keys: TrustKeys = None,
     metrics_port: MetricsPort = 0,
 ) -> None:
     """Fill ClickHouse from Kafka. Waits for either that is away; what was not written is read again.
@@ -86,6 +106,7 @@ def store(
     Example: rootrank store --kafka kafka1:9092 --clickhouse-url http://clickhouse1:8123/rootrank
     """
     from pipeline import metrics
+    from pipeline.kafka_access import access
     from pipeline.store import readings
     from pipeline.store.settings import settings_from_url
     from pipeline.store.sink import SinkSettings, StoreSink
@@ -98,7 +119,13 @@ def store(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-    settings = SinkSettings(bootstrap=kafka, store=settings_from_url(clickhouse_url, password_file=password_file))
+    settings = SinkSettings(
+        bootstrap=kafka,
+        store=settings_from_url(clickhouse_url, password_file=password_file),
+        access=access(),
+        trust=_trust(trust, trust_keys),
+    )
+    _judge(trust, trust_keys)  # what is wrong with the keys is said here, in words
     sink = StoreSink(settings)
     if metrics_port:
         metrics.serve(metrics.Readings(lambda: readings.read(sink.counts)), metrics_port)
@@ -115,10 +142,30 @@ def web(
 
     Example: rootrank web --kafka kafka1:9092 --port 8088
     """
+    from pipeline.kafka_access import access
     from pipeline.web.server import WebSettings, run
 
     _log_to_stderr()
-    run(WebSettings(bootstrap=kafka, host=host, port=port))
+    run(WebSettings(bootstrap=kafka, host=host, port=port, access=access()))
+
+
+def _trust(policy: str, keys: Path | None) -> "TrustSettings":
+    from pipeline.trust.judge import POLICIES, TrustSettings
+
+    for known in POLICIES:
+        if policy == known:
+            return TrustSettings(policy=known, keys=keys)
+    raise typer.BadParameter(f"{policy!r} is none of {', '.join(POLICIES)}", param_hint="--trust")
+
+
+def _judge(policy: str, keys: Path | None) -> "Judge":
+    from pipeline.trust.judge import Judge
+    from pipeline.trust.keys import KeysError
+
+    try:
+        return Judge(_trust(policy, keys))
+    except KeysError as error:
+        raise typer.BadParameter(str(error), param_hint="--trust-keys") from None
 
 
 def _log_to_stderr() -> None:

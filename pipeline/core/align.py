@@ -5,7 +5,7 @@ its sources carry from line to line, which jobs run there and since when, and th
 (kernel, services) so that a job that becomes known late still gets them, with the same ids.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 from zlib import crc32
 
@@ -23,6 +23,7 @@ from pipeline.core.source_clock import SourceMemory
 from pipeline.core.source_reader import CONTROL, Pass, SourceReader
 from pipeline.core.stamps import EARLIEST_NS, LATEST_NS
 from pipeline.core.times import When
+from pipeline.core.trust import Judged, Trust, left_out, own_voice, replay_of, stale
 from schemas import topics
 from schemas.records import (
     Annotation,
@@ -37,11 +38,13 @@ from schemas.records import (
     RawBatch,
     RawLine,
     Relay,
+    Release,
     SourceProgress,
 )
 from schemas.signals import SignalSet
 from schemas.vocabulary import SourceState
 
+SENT_AGAIN: Final = "batches came again that were taken before; they are not counted twice"
 # Broker time after which the last lines of a file are taken for its end, for the time being.
 REST_NS: Final = 5 * times.SECOND_NS
 # Broker time after which a silent source is forgotten: files of pods have new names every time.
@@ -73,6 +76,7 @@ class NodeState(Struct, kw_only=True):
     last: RawBatch | None = None
     progress: Progress | None = None
     passed: NodeProgress | None = None
+    trust: Trust = field(default_factory=Trust)
 
 
 class NodeFold:
@@ -103,6 +107,8 @@ class NodeFold:
 
     def apply(self, record: object, *, now_ns: int) -> Iterable[Output]:
         """Take one record of the raw topic. `now_ns` is the broker's time of the message."""
+        if isinstance(record, Judged):
+            return self._judged(record, now_ns)
         if isinstance(record, RawBatch):
             return self._batch(record, now_ns)
         if isinstance(record, Progress):
@@ -115,6 +121,66 @@ class NodeFold:
             return self._relay(record, now_ns)
         return []
 
+    # --- trust ----------------------------------------------------------------------------------------------------
+
+    def _judged(self, judged: Judged, now_ns: int) -> list[Output]:
+        """Take what is proven; of what is not, tell, and take it only where it counts all the same."""
+        record = judged.record
+        doubt = judged.doubt or self._old(record, now_ns)
+        if doubt:
+            told = self._tell_left_out(record, doubt, now_ns, counts=judged.counts)
+            return [*told, *self.apply(record, now_ns=now_ns)] if judged.counts else told
+        return self._release(record, now_ns) if isinstance(record, Release) else list(self.apply(record, now_ns=now_ns))
+
+    def _old(self, record: object, now_ns: int) -> str:
+        """Why a proven record is one that was sent before; empty where it is new."""
+        trust, shippers = self._state.trust, self._state.shippers
+        if isinstance(record, Progress):
+            return replay_of(trust, record)
+        if isinstance(record, RawBatch):
+            known = shippers.get(record.shipper_id)
+            if known is not None:
+                return SENT_AGAIN if record.batch_seq <= known else ""
+            return stale(record, now_ns)
+        if isinstance(record, Release) and record.released_unix_nano <= trust.released.get(record.key_id or "", 0):
+            return "a release that came again"
+        return ""
+
+    def _tell_left_out(self, record: object, why: str, now_ns: int, *, counts: bool) -> list[Output]:
+        """A gap for the jobs of the reporter, or for itself where nothing runs there. Nothing else is believed."""
+        batch = record.batch if isinstance(record, Release) else record
+        lines = len(batch.records) if isinstance(batch, RawBatch) and why != SENT_AGAIN else 0
+        state, last = self._state, self._state.last
+        reporter = last.reporter if last is not None else ""
+        gap = left_out(state.trust, why, lines, now_ns, reporter, counts=counts)
+        if gap is None or last is None:
+            return []
+        teller = msgspec.structs.replace(last, shipper_id="trust", batch_seq=now_ns)
+        keys = list(state.here.jobs) or [_node_key(last, last.reporter)]
+        return [self._event_batch(teller, key, [], [gap], backfill=False) for key in keys]
+
+    def _release(self, release: Release, now_ns: int) -> list[Output]:
+        """Read lines that a person lets count. Nothing is learned of the clock or the shipper that they came from."""
+        key_id = release.key_id or ""
+        self._state.trust.released[key_id] = release.released_unix_nano
+        said = {
+            source: {**release.batch.source_attributes.get(source, {}), "released.by": release.who}
+            for source in {line.source for line in release.batch.records}
+        }
+        batch = msgspec.structs.replace(
+            release.batch, run=release.run, run_id=release.run_id, cluster=release.cluster, reporter=release.reporter,
+            shipper_id=f"release/{key_id}", batch_seq=release.released_unix_nano, source_attributes=said,
+        )  # fmt: skip
+        out = Pass(now_ns=now_ns)
+        seen_ns = max(1, batch.clock.wall_ns)
+        batch, out.gaps = own_voice(batch)
+        memories = {source: SourceMemory(seen_ns=seen_ns) for source in said}
+        for reader, lines in self._readers(batch, out, memories):
+            reader.read(lines)
+        for reader, _ in self._readers(batch, out, memories):
+            reader.finish()  # no more of them comes
+        return self._send(batch, out)
+
     # --- lines ----------------------------------------------------------------------------------------------------
 
     def _batch(self, batch: RawBatch, now_ns: int) -> list[Output]:
@@ -125,10 +191,9 @@ class NodeFold:
         self._watch_shippers(batch, out)
         closed = state.clock.hear(batch.boot_id, batch.clock, batch.clock_samples)
         self._watch_clock(batch, now_ns, out)
-        arrival, clock = self._times(now_ns)
-        for source, lines in _by_source(batch).items():
-            memory = state.sources.setdefault(source, SourceMemory())
-            reader = SourceReader(self._signals, batch, source, memory, state.here, arrival, out, clock)
+        batch, refused = own_voice(batch)
+        out.gaps.extend(refused)
+        for reader, lines in self._readers(batch, out, state.sources):
             # A job's output on a login node speaks of others only: its reporter is no node of the job.
             state.speaks_of_itself = state.speaks_of_itself or reader.node == batch.reporter
             reader.read(lines)
@@ -137,6 +202,15 @@ class NodeFold:
         state.shippers[batch.shipper_id] = batch.batch_seq
         state.last = msgspec.structs.replace(batch, records=[], source_attributes={}, clock_samples=[], gaps=[])
         return [*self._send(batch, out), *segments_of(batch, closed)]
+
+    def _readers(
+        self, batch: RawBatch, out: Pass, memories: dict[str, SourceMemory]
+    ) -> Iterator[tuple[SourceReader, list[RawLine]]]:
+        """A reader for each source of a batch, with the lines that it is to read."""
+        arrival, clock = self._times(out.now_ns)
+        for source, lines in _by_source(batch).items():
+            memory = memories.setdefault(source, SourceMemory())
+            yield SourceReader(self._signals, batch, source, memory, self._state.here, arrival, out, clock), lines
 
     def _times(self, now_ns: int) -> tuple[When | None, NodeClock | None]:
         """What times go by: the arrival where the clock cannot be right, else what is measured of it, if at all."""

@@ -16,6 +16,7 @@ from pipeline.drill import generate
 from pipeline.drill.generate import Incident as Made
 from pipeline.drill.scoring import NOTHING, Score, judge
 from pipeline.folder import FolderPlan, plan
+from pipeline.kafka_access import access, client_options
 from pipeline.kafka_client import KafkaClient
 from pipeline.replay import Replay, Settings
 from pipeline.web.client import FeedClient, FeedRefusedError, FeedUnreachableError
@@ -100,7 +101,9 @@ class Watch:
     """Follows the topics from their ends and counts what belongs to one run, in a thread of its own."""
 
     def __init__(self, bootstrap: str, run_id: str) -> None:
-        self._consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, kafka_client=KafkaClient)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, enable_auto_commit=False, kafka_client=KafkaClient, **client_options(access())
+        )
         self._marks = (f"drill:{run_id}/".encode(), f'"run_id":"{run_id}"'.encode())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="drill watch", daemon=True)

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from pipeline.core.keys import NODE_PREFIX
+from pipeline.core.trust import Judged
 from pipeline.store import tables
 from pipeline.store.fleet_rows import observed_row, streamed_rows
 from pipeline.store.incident_rows import identifiers, incident_rows
@@ -21,6 +23,7 @@ from pipeline.store.values import (
     unsigned,
 )
 from schemas import records as r
+from schemas.codec import tag_of
 from schemas.vocabulary import SEVERITY_NUMBER
 
 Row = tuple[Any, ...]
@@ -39,6 +42,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
     timestamp_ms: int
     offset: int
+    partition: int = 0
 
     @property
     def version(self) -> int:
@@ -46,7 +50,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
         return unsigned((self.timestamp_ms << OFFSET_BITS) | (self.offset & (2**OFFSET_BITS - 1)))
 
 
-def rows_of(record: Struct, delivery: Delivery) -> Iterator[TableRow]:
+def rows_of(record: object, delivery: Delivery) -> Iterator[TableRow]:
     """All rows of a record, in no particular order of tables. A record that no table keeps has none."""
     match record:
         case r.RawBatch():
@@ -73,8 +77,64 @@ def rows_of(record: Struct, delivery: Delivery) -> Iterator[TableRow]:
             yield from _clock(record, delivery)
         case r.DeadLetter():
             yield _dead_letter(record, delivery)
+        case Judged():
+            yield from _judged(record, delivery)
         case _:
             return
+
+
+def _judged(judged: Judged, delivery: Delivery) -> Iterator[TableRow]:
+    """What is proven, as always; what is not, in a table of its own, and beside it where it counts all the same."""
+    record = judged.record
+    if judged.doubt:
+        yield from _unverified(judged, delivery)
+    if isinstance(record, r.Release) and not judged.doubt:
+        yield from _released(record, delivery)
+    elif isinstance(record, Struct) and (not judged.doubt or judged.counts):
+        yield from rows_of(record, delivery)
+
+
+def _unverified(judged: Judged, delivery: Delivery) -> Iterator[TableRow]:
+    """Each line of a batch; of another record one row, and of progress one that the next replaces."""
+    record = judged.record
+    assert isinstance(record, r.RawBatch | r.Progress | r.Release)
+    batch = record.batch if isinstance(record, r.Release) else record
+    is_progress = isinstance(record, r.Progress)
+    head = (
+        record.run, record.run_id, record.cluster, record.reporter, 0 if is_progress else delivery.partition,
+        0 if is_progress else unsigned(delivery.offset),
+    )  # fmt: skip
+    about = (f"no: {judged.doubt}", judged.counts, tag_of(type(record)), (record.key_id or "")[:64], batch.shipper_id)
+    seq = batch.batch_seq if isinstance(batch, r.RawBatch) else batch.last_batch_seq
+    tail = (time_ms(delivery.timestamp_ms), delivery.version)
+    lines = batch.records if isinstance(batch, r.RawBatch) else []
+    said = batch.source_attributes if isinstance(batch, r.RawBatch) else {}
+    for number, line in enumerate(lines, 1):
+        node = said.get(line.source, {}).get("node", batch.reporter)
+        yield tables.UNVERIFIED, (
+            *head, number, *about, unsigned(seq), line.source, unsigned(line.offset), optional_unsigned(line.line_no),
+            node, line.body, time_ns(line.observed_time_unix_nano), *tail,
+        )  # fmt: skip
+    if not lines:
+        yield tables.UNVERIFIED, (*head, 0, *about, unsigned(seq), "", 0, None, "", "", 0, *tail)
+
+
+def _released(release: r.Release, delivery: Delivery) -> Iterator[TableRow]:
+    """The lines take their place among the others, and who let them in is kept beside."""
+    head = (release.run, release.run_id, release.cluster, release.reporter)
+    yield tables.RELEASES, (
+        *head, unsigned(release.partition, 32), unsigned(release.offset), release.who, release.why,
+        len(release.batch.records), release.key_id or "", time_ns(release.released_unix_nano), delivery.version,
+    )  # fmt: skip
+    said = {
+        source: {**release.batch.source_attributes.get(source, {}), "released.by": release.who}
+        for source in {line.source for line in release.batch.records}
+    }
+    batch = msgspec.structs.replace(
+        release.batch, run=release.run, run_id=release.run_id, cluster=release.cluster, reporter=release.reporter,
+        source_attributes=said,
+    )  # fmt: skip
+    yield from _raw_lines(batch, delivery)
 
 
 def _raw_lines(batch: r.RawBatch, delivery: Delivery) -> Iterator[TableRow]:

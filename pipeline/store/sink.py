@@ -19,6 +19,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from msgspec import Struct, field
 
+from pipeline.kafka_access import client_options
 from pipeline.kafka_client import KafkaClient
 from pipeline.store.buffer import Block, Buffer, Place
 from pipeline.store.clickhouse import Store
@@ -28,7 +29,9 @@ from pipeline.store.rows import Delivery, rows_of
 from pipeline.store.settings import StoreSettings
 from pipeline.store.sqlfiles import statement
 from pipeline.store.tables import SINK_OFFSETS, TABLES
+from pipeline.trust.judge import Judge, TrustSettings
 from schemas.codec import UnreadableRecordError, decode
+from schemas.kafka_access import PLAIN, Access, AccessError
 from schemas.topics import CLOCK_SEGMENTS, DEAD_LETTER, EVENTS, INCIDENTS, PLACEMENT, RAW
 
 log = logging.getLogger(__name__)
@@ -49,7 +52,7 @@ POLL_MESSAGES: Final = 500
 
 
 class SinkSettings(Struct, frozen=True, kw_only=True):
-    """How the sink runs. `kafka_options` go to every Kafka client as they are (security, for example)."""
+    """How the sink runs. `access`: how it logs in to Kafka, `trust`: what must be signed."""
 
     bootstrap: str
     store: StoreSettings
@@ -57,7 +60,8 @@ class SinkSettings(Struct, frozen=True, kw_only=True):
     max_rows: int = 20_000
     max_bytes: int = 32 * 1024 * 1024
     max_age_s: float = 1.0
-    kafka_options: Mapping[str, Any] = {}
+    access: Access = PLAIN
+    trust: TrustSettings = TrustSettings()
 
 
 class SinkCounts(Struct, kw_only=True):
@@ -67,6 +71,7 @@ class SinkCounts(Struct, kw_only=True):
     blocks: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: Counter[str] = field(default_factory=Counter)
+    unverified: Counter[str] = field(default_factory=Counter)
 
 
 class StoreSink:
@@ -76,6 +81,8 @@ class StoreSink:
         self.settings = settings
         self.counts = SinkCounts()
         self._store = Store(settings.store)
+        self._judge = Judge(settings.trust)
+        self.counts.unverified = self._judge.doubts
         self._buffer = Buffer(max_rows=settings.max_rows, max_bytes=settings.max_bytes, max_age_s=settings.max_age_s)
         # Per partition the highest offset that is stored; a partition that is not in here has not been asked for yet.
         self._stored: dict[Place, int] = {}
@@ -158,7 +165,9 @@ class StoreSink:
                     self.counts.unreadable[topic] += 1
                     log.debug("%s/%d offset %d: %s", *place, message.offset, error)
             else:
-                rows = rows_of(record, Delivery(timestamp_ms=message.timestamp, offset=message.offset))
+                judged = self._judge.examine(record, message.value, message.timestamp * 1_000_000)
+                delivery = Delivery(timestamp_ms=message.timestamp, offset=message.offset, partition=place[1])
+                rows = rows_of(judged, delivery)
         size = len(message.value or b"")
         self._buffer.add(place, message.offset, rows, size=size, now_s=time.monotonic())
 
@@ -203,7 +212,8 @@ class StoreSink:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         _knock(self.settings.bootstrap)
         options = {
-            "bootstrap_servers": self.settings.bootstrap, "bootstrap_timeout_ms": 10_000, **self.settings.kafka_options,
+            "bootstrap_servers": self.settings.bootstrap, "bootstrap_timeout_ms": 10_000,
+            **client_options(self.settings.access),
         }  # fmt: skip
         admin = KafkaAdminClient(**options)
         try:
@@ -249,7 +259,7 @@ class StoreSink:
         return stored
 
     def _kafka(self, call: Any) -> Any:
-        return persist(call, failures=(KafkaError, OSError), stop=self._stop)
+        return persist(call, failures=(KafkaError, AccessError, OSError), stop=self._stop)
 
     def _clickhouse(self, call: Any) -> Any:
         return persist(call, failures=(StoreError,), stop=self._stop)

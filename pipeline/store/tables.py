@@ -133,11 +133,22 @@ CLOCKS: Final = Table(
     ),
     latest_by=5,
 )
+UNVERIFIED: Final = Table(
+    name="unverified_rows",
+    columns=_columns(
+        "run run_id cluster reporter partition offset line verified counted record key_id shipper_id batch_seq source "
+        "source_offset line_no node Body ObservedTimestamp reported_at version"
+    ),
+)
+RELEASES: Final = Table(
+    name="releases_rows",
+    columns=_columns("run run_id cluster reporter partition offset who why lines key_id released_at version"),
+)
 SINK_OFFSETS: Final = Table(name="sink_offsets", columns=_columns("sink topic topic_id partition offset"))
 
 # In the order of writing: who sees an incident sees its chain.
 TABLES: Final[tuple[Table, ...]] = (
     RAW_LINES, EVENTS, EVENT_JOBS, JOB_ALIASES, DEAD_LETTERS, GAPS, PROGRESS, SHIPPERS, OBSERVED_MINUTES,
-    FLEET_SPANS, PLACEMENT, CLOCK_SEGMENTS, CLOCKS, CHAIN_STEPS, CULPRITS, INCIDENTS,
+    FLEET_SPANS, PLACEMENT, CLOCK_SEGMENTS, CLOCKS, UNVERIFIED, RELEASES, CHAIN_STEPS, CULPRITS, INCIDENTS,
 )  # fmt: skip
 BY_NAME: Final[dict[str, Table]] = {table.name: table for table in TABLES}

@@ -15,12 +15,14 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
+from pipeline.kafka_access import client_options
 from pipeline.metrics import Metrics
 from pipeline.report.words import instant_ns
 from pipeline.web.clocks import FORGET_MS
 from pipeline.web.feed import Feed
 from pipeline.web.health import Health
 from schemas.codec import UnreadableRecordError, decode
+from schemas.kafka_access import PLAIN, Access, AccessError
 from schemas.records import ClockSegment, Incident, Verdict
 from schemas.topics import CLOCK_SEGMENTS, INCIDENTS, VERDICTS
 
@@ -39,6 +41,7 @@ class _Follower:
 
     bootstrap: str
     metrics: Metrics
+    access: Access = PLAIN
     backoff_s: tuple[float, ...] = (0.5, 1, 2, 4, 8)
     ask_s: float = 5.0
     attempts: int = field(default=0, init=False)
@@ -67,7 +70,7 @@ class _Follower:
             self.attempts += 1
             try:
                 await self._session(feed)
-            except (KafkaError, OSError, TimeoutError, asyncio.CancelledError) as error:
+            except (KafkaError, AccessError, OSError, TimeoutError, asyncio.CancelledError) as error:
                 # aiokafka lets its own cancelled futures out when a broker dies in the middle of a question.
                 if _is_being_cancelled():
                     raise
@@ -85,7 +88,7 @@ class _Follower:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest",
             client_id="rootrank-web", request_timeout_ms=10_000, metadata_max_age_ms=30_000,
-            max_partition_fetch_bytes=INCIDENTS.max_message_bytes,
+            max_partition_fetch_bytes=INCIDENTS.max_message_bytes, **client_options(self.access),
         )  # fmt: skip
         try:
             await consumer.start()

@@ -12,6 +12,7 @@ from pipeline.web import DEFAULT_HOST, DEFAULT_PORT
 from pipeline.web.app import create_app
 from pipeline.web.consumer import KafkaClocks, KafkaIncidents
 from pipeline.web.feed import Feed
+from schemas.kafka_access import PLAIN, Access
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
 
@@ -24,6 +25,7 @@ class WebSettings:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     max_streams: int = 64
+    access: Access = PLAIN
 
 
 async def serve(settings: WebSettings, *, metrics: Metrics | None = None) -> None:
@@ -32,9 +34,9 @@ async def serve(settings: WebSettings, *, metrics: Metrics | None = None) -> Non
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     counted = metrics or Metrics()
     feed = Feed()
-    source = KafkaIncidents(bootstrap=settings.bootstrap, metrics=counted)
+    source = KafkaIncidents(bootstrap=settings.bootstrap, metrics=counted, access=settings.access)
     hosts = LOOPBACK if settings.host in LOOPBACK else ("*",)
-    clocks = KafkaClocks(bootstrap=settings.bootstrap, metrics=counted)
+    clocks = KafkaClocks(bootstrap=settings.bootstrap, metrics=counted, access=settings.access)
     app = create_app(
         feed, source.health, clock_health=clocks.health, metrics=counted, max_streams=settings.max_streams, hosts=hosts
     )

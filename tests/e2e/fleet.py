@@ -89,8 +89,8 @@ class Fleet:
 
     # --- what is in Kafka -----------------------------------------------------------------------------------------
 
-    def records(self, topic: str) -> list[Any]:
-        """Every record of a topic, decoded; what is not a record is left out."""
+    def values(self, topic: str) -> list[bytes]:
+        """Every message of a topic."""
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False, kafka_client=KafkaClient)
         try:
             # A busy broker may be slow to say it: a topic whose partitions are unknown is not an empty one.
@@ -105,8 +105,12 @@ class Fleet:
                     found += [message.value for message in messages]
         finally:
             consumer.close()
+        return found
+
+    def records(self, topic: str) -> list[Any]:
+        """Every record of a topic, decoded; what is not a record is left out."""
         decoded = []
-        for value in found:
+        for value in self.values(topic):
             try:
                 decoded.append(decode(topic, value))
             except ValueError:

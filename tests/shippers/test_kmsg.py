@@ -127,7 +127,7 @@ def test_a_device_that_is_not_there_is_refused_with_a_reason(tmp_path: Path) -> 
     progress = ring.progress()
 
     assert (progress.state, progress.kind) == ("refused", "kernel")
-    assert "No such file" in (progress.reason or "")
+    assert "is not there: this container was not given the device" in (progress.reason or "")
 
 
 def test_the_device_of_this_machine_is_read_or_refused_with_advice() -> None:

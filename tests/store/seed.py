@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pipeline.core.trust import Judged
 from schemas import records as r
 from schemas.vocabulary import Quality, Run
 
@@ -138,6 +139,19 @@ def dead_letter(offset: int = 7, reason: str = "not JSON: unexpected character")
 
 
 GAP = r.Gap(source="kern.log", reason="spool full, oldest dropped", lost_lines=120, from_offset=40, to_offset=4840)
+
+
+def unsigned(lines: int = 2, *, counts: bool = False) -> Judged:
+    return Judged(record=msgspec.structs.replace(batch(lines=lines), key_id="k9"), doubt="not signed", counts=counts)
+
+
+def release(offset: int = 7) -> Judged:
+    return Judged(
+        record=r.Release(
+            run="live", run_id=RUN_ID, cluster=CLUSTER, reporter="n1", who="ana", why="known", released_unix_nano=T0,
+            partition=0, offset=offset, batch=batch(lines=2), key_id="ops",
+        )
+    )  # fmt: skip
 
 
 def segment(

@@ -23,6 +23,10 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         {"line_no": 10, "here": 0, "Body": "line 9 of n1"},
     ),
     "dead_letters_by_reason": ({}, {"messages": 2, "topic": "raw"}),
+    "unverified": (
+        {"reporter": "n1"},
+        {"verified": "no: not signed", "lines": 2, "messages": 1, "released_by": "ana", "last_line": "line 1 of n1"},
+    ),
     "gaps": ({"node": "n1"}, {"lost_lines": 120, "reason": "spool full, oldest dropped"}),
     "silent_nodes": ({}, {"problem": "silent", "reporter": "n1"}),
     "placement_of_job": ({"job": "job7"}, {"rank": 0, "node": "n1", "pci_bus_id": "0000:30:00.0"}),
@@ -68,6 +72,7 @@ def filled(shared_store: Store) -> Store:
         seed.incident(1, class_="unknown/silent_rank"), seed.incident(2), seed.placement(), seed.dead_letter(),
         seed.dead_letter(offset=8), seed.segment(wall_step_ns=-5 * seed.NS), seed.unmeasured(),
         seed.topology("n1"), seed.topology("n2"),
+        seed.unsigned(), seed.release(offset=11),
     )  # fmt: skip
     return shared_store
 

@@ -27,6 +27,8 @@ TABLES: dict[str, tuple[str, int, int]] = {
     "chain_steps_rows": ("stored_at", 1825, 14),
     "culprits_rows": ("stored_at", 1825, 14),
     "gaps_rows": ("stored_at", 400, 14),
+    "unverified_rows": ("stored_at", 30, 7),
+    "releases_rows": ("stored_at", 400, 14),
     "progress_rows": ("stored_at", 90, 14),
     "placement_rows": ("stored_at", 400, 14),
     "clock_segments_rows": ("stored_at", 90, 14),

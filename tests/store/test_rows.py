@@ -18,6 +18,7 @@ DELIVERY = Delivery(timestamp_ms=1_772_359_300_000, offset=5)
 RECORDS = [
     seed.batch(gaps=[seed.GAP]), seed.progress(), seed.event_batch([seed.event(1)], gaps=[seed.GAP]), seed.incident(),
     seed.placement(), seed.dead_letter(), seed.segment(), seed.drain(),
+    seed.unsigned(), seed.release(),
     r.JobAlias(run="live", run_id="r", cluster="c", job_key="k", aliases=["k", "a"], why="w"),
 ]  # fmt: skip
 
