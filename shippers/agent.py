@@ -11,6 +11,7 @@ import msgspec
 from schemas.clock_notes import read_record
 from schemas.records import ClockSample, Progress
 from schemas.topics import key_of
+from shippers import claim
 from shippers.beacon import Beacons
 from shippers.clock import Clock, make_clock
 from shippers.config import Config
@@ -40,6 +41,7 @@ class Agent:
         self._clock = clock or make_clock(config)
         self._marks = KmsgMarks(self._clock, tell) if config.clock.kmsg_marker and not config.clock.static else None
         self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
+        claim.redaction_key(Path(config.spool.dir))
         self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks)
         self._writer = SpoolWriter(self._spool, self._reader, tell)
         sink = sink or KafkaSink(config.kafka, key_of(config.run, config.run_id, config.cluster, config.reporter))

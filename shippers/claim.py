@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+import secrets
 import uuid
 from pathlib import Path
 from typing import Final
 
 _PID_FILE: Final = "shipper.pid"
 _ID_FILE: Final = "shipper_id"
+_KEY_FILE: Final = "redaction.key"
 
 
 class SpoolLockedError(Exception):
@@ -45,6 +47,33 @@ def shipper_id(folder: Path) -> str:
     scratch.replace(path)
     fsync_folder(folder)
     return fresh
+
+
+def redaction_key(folder: Path) -> bytes:
+    """The folder's own key for fingerprints of secrets, made at first use and kept; only its owner may read it."""
+    if known := known_key(folder):
+        return known
+    fresh = secrets.token_bytes(32)
+    scratch = (folder / _KEY_FILE).with_suffix(".new")
+    scratch.unlink(missing_ok=True)
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, fresh)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    scratch.replace(folder / _KEY_FILE)
+    fsync_folder(folder)
+    return fresh
+
+
+def known_key(folder: Path) -> bytes:
+    """That key; empty where there is none or it may not be read."""
+    try:
+        key = (folder / _KEY_FILE).read_bytes()
+    except OSError:
+        return b""
+    return key if len(key) == 32 else b""
 
 
 def fsync_folder(folder: Path) -> None:

@@ -16,6 +16,7 @@ from schemas.names import is_utf8
 from schemas.records import ClockClaim, ClockReading
 from schemas.vocabulary import Run
 from shippers.attributes import problem_in
+from shippers.redact_patterns import Pattern, PatternError, load_rules
 
 ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
 MIB: Final = 1024 * 1024
@@ -59,10 +60,21 @@ class KafkaSettings(_Table, frozen=True, kw_only=True):
 
 
 class SpoolSettings(_Table, frozen=True, kw_only=True):
-    """The disk spool: where, and how large before the oldest batches are dropped (and counted)."""
+    """The disk spool: where, and how large and old before the oldest batches are dropped (and counted)."""
 
     dir: str = "/var/lib/rootrank-shipper"
     max_bytes: int = 1024 * MIB
+    max_age_h: int = 168
+
+
+class RedactSettings(_Table, frozen=True, kw_only=True):
+    """What is taken out of lines before they reach the disk: kinds that are not, patterns beside the built-in ones."""
+
+    enabled: bool = True
+    off: tuple[str, ...] = ()
+    fingerprint: bool = False
+    fingerprint_key_file: str = ""
+    pattern: tuple[Pattern, ...] = ()
 
 
 class ClockSettings(_Table, frozen=True, kw_only=True):
@@ -89,6 +101,7 @@ class SourceSettings(_Table, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     start_at: str = ""
     max_line_bytes: int = MAX_LINE_BYTES
+    drop: Literal["oldest", "newest"] = "oldest"
 
 
 class Config(_Table, frozen=True, kw_only=True):
@@ -111,6 +124,7 @@ class Config(_Table, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     spool: SpoolSettings = SpoolSettings()
     clock: ClockSettings = ClockSettings()
+    redact: RedactSettings = RedactSettings()
     source: tuple[SourceSettings, ...] = (SourceSettings(name="kmsg", kind="kernel", type="kmsg", path="/dev/kmsg"),)
 
 
@@ -212,8 +226,13 @@ def _check_values(config: Config) -> None:
     _within("batch.bytes", config.batch.bytes, 1024, MAX_BATCH_BYTES)
     _within("batch.linger_ms", config.batch.linger_ms, 1, 1000)
     _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
+    _within("spool.max_age_h", config.spool.max_age_h, 1, 24 * 3652)
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
     _check_clock(config.clock)
+    try:
+        load_rules(config.redact.off, config.redact.pattern)
+    except PatternError as error:
+        raise ConfigError(str(error)) from None
     seen: set[str] = set()
     for source in config.source:
         _check_source(source)

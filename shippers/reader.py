@@ -3,12 +3,15 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from schemas.clock_notes import ATTRIBUTES, ClockNote
 from schemas.clock_notes import SOURCE as CLOCKS
 from schemas.records import ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
-from shippers import builtin
+from shippers import builtin, claim
 from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
@@ -16,6 +19,9 @@ from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Limit, Moment, Piece, Source
 from shippers.positions import Positions
+from shippers.redact import Redactor, redactor_for
+from shippers.redact_open import NAME as REDACTION
+from shippers.redact_open import Memory
 from shippers.unwritable import encode_batch
 
 _PASS_BYTES: Final = 1024 * 1024
@@ -48,6 +54,8 @@ class Reader:
         self._config = config
         self._clock = clock
         self._marks = marks
+        self._redactor: Redactor = redactor_for(config.redact, claim.known_key(Path(config.spool.dir)))
+        self._open_secrets = Memory.of(saved.get(REDACTION))
         self._numbers = itertools.count(next_line_seq)
         self._last_number = next_line_seq - 1
         self._filesets: list[FileSet] = []
@@ -114,10 +122,11 @@ class Reader:
 
     def source_progress(self) -> list[SourceProgress]:
         """Progress of each source."""
-        return [
+        told = [
             *(source.progress() for source in (*self._rings, *self._built_in)),
             *(each for fileset in self._filesets for each in fileset.progress()),
         ]
+        return [self._without_secrets(each) for each in told]
 
     def close(self) -> None:
         """Close all sources."""
@@ -129,14 +138,14 @@ class Reader:
     def _add(self, settings: SourceSettings, saved: Positions) -> None:
         start_at = parse_start_at(settings.start_at or self._config.start_at)
         if settings.type == "kmsg" and not settings.path.startswith("/dev/"):
-            self._filesets.append(FileSet(settings, start_at, saved))
+            self._filesets.append(FileSet(settings, start_at, saved, hide=self._redactor.name))
         elif settings.type == "kmsg":
             name = settings.name or settings.path
             self._rings.append(KernelRing(settings, start_at, self._clock, saved.get(name), marks=self._marks))
         else:
             speaks_for_host = self._config.run in ("live", "drill")
             zone = self._clock.zone if speaks_for_host else no_zone
-            self._filesets.append(FileSet(settings, start_at, saved, zone))
+            self._filesets.append(FileSet(settings, start_at, saved, zone, self._redactor.name))
 
     def _in_turn(self) -> list[Source]:
         """All sources, each pass beginning with another."""
@@ -166,10 +175,14 @@ class Reader:
         return batch
 
     def _put(self, piece: Piece) -> None:
+        """Into the batch, and from here on without secrets: nothing else reaches the disk or the wire."""
         batch = self._batch
-        batch.lines.extend(piece.lines)
-        batch.gaps.extend(piece.gaps)
+        was_open = bool(self._open_secrets)
+        batch.lines.extend(self._redactor.lines(piece.lines, self._open_secrets))
+        batch.gaps.extend(map(self._redactor.gap, piece.gaps))
         batch.positions[piece.source] = piece.position
+        if was_open or self._open_secrets:
+            batch.positions[REDACTION] = self._open_secrets.position() if self._open_secrets else None
         batch.size += piece.size
         if piece.lines:
             self._last_number = piece.lines[-1].seq
@@ -177,8 +190,14 @@ class Reader:
 
     def _attributes(self, batch: Batch) -> dict[str, dict[str, str]]:
         named = {line.source for line in batch.lines}
-        said = {source.name: source.attributes for source in self._all() if source.name in named}
+        said = {
+            source.name: self._redactor.attributes(source.attributes) for source in self._all() if source.name in named
+        }
         return {**said, CLOCKS: ATTRIBUTES} if batch.note is not None and named else said
+
+    def _without_secrets(self, told: SourceProgress) -> SourceProgress:
+        reason = self._redactor.text(told.reason) if told.reason else told.reason
+        return msgspec.structs.replace(told, reason=reason, attributes=self._redactor.attributes(told.attributes))
 
     def _all(self) -> Iterator[Source]:
         yield from self._rings

@@ -41,7 +41,7 @@ class Tail:
     def __init__(
         self, name: str, path: Path, settings: SourceSettings, start_at: StartAt, saved: SourcePosition | None,
         is_read_elsewhere: Callable[[Path, int], bool] = lambda path, inode: False,
-        zone: Callable[[], str | None] = no_zone,
+        zone: Callable[[], str | None] = no_zone, hide: Callable[[str], str] = str,
     ) -> None:  # fmt: skip
         self.name = name
         self.path = path
@@ -50,6 +50,8 @@ class Tail:
         self._zone = zone
         self._shown = printable(str(path))
         self._is_utf8 = is_utf8(str(path))
+        hidden = hide(self._shown)
+        self._hidden_path = hidden if hidden != self._shown else None
         self._start_at = start_at
         self._saved = saved
         self._known_before = saved is not None
@@ -129,9 +131,10 @@ class Tail:
         """What to save; None once the path and all its files are gone."""
         if self.is_gone:
             return None
+        is_text = self._is_utf8 or self._hidden_path is not None
         return SourcePosition(
-            path=str(self.path) if self._is_utf8 else "",
-            path_bytes=b"" if self._is_utf8 else os.fsencode(self.path),
+            path=(self._hidden_path or str(self.path)) if is_text else "",
+            path_bytes=b"" if is_text else os.fsencode(self.path),
             generations=tuple(each.position() for each in self._generations()),
             finished=self._finished.saved(),
         )
