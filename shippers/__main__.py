@@ -22,7 +22,7 @@ import orjson
 
 from schemas.topics import CLOCK_BEACON
 from shippers.builtin import check_switches
-from shippers.claim import SpoolLockedError
+from shippers.claim import SpoolRefusedError
 from shippers.clock import make_clock
 from shippers.config import Config, ConfigError, load, parse_start_at
 from shippers.reader import Reader
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         say(str(error))
         return USAGE
-    except SpoolLockedError as error:
+    except SpoolRefusedError as error:
         say(str(error))
         return UNREACHABLE
     except ModuleNotFoundError as error:

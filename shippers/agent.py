@@ -40,7 +40,10 @@ class Agent:
         self._tell = tell
         self._clock = clock or make_clock(config)
         self._marks = KmsgMarks(self._clock, tell) if config.clock.kmsg_marker and not config.clock.static else None
-        self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
+        self._spool = Spool(
+            Path(config.spool.dir), config.spool.max_bytes, max_age_s=3600 * config.spool.max_age_h,
+            is_kept=lambda source: self._reader.drops_newest(source),
+        )  # fmt: skip
         claim.redaction_key(Path(config.spool.dir))
         self._reader = Reader(config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks)
         self._writer = SpoolWriter(self._spool, self._reader, tell)

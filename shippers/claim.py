@@ -12,8 +12,16 @@ _ID_FILE: Final = "shipper_id"
 _KEY_FILE: Final = "redaction.key"
 
 
-class SpoolLockedError(Exception):
+class SpoolRefusedError(Exception):
+    """The spool cannot be used as it is. The text says why and what to do."""
+
+
+class SpoolLockedError(SpoolRefusedError):
     """Another process has the spool. The text says which."""
+
+
+class SpoolFormatError(SpoolRefusedError):
+    """A later version has written the spool."""
 
 
 def lock(folder: Path) -> int:

@@ -263,6 +263,8 @@ def _check_source(source: SourceSettings) -> None:
         parse_start_at(source.start_at)
     name = source.name or source.path
     _within(f'max_line_bytes of source "{name}"', source.max_line_bytes, 256, MAX_LINE_BYTES)
+    if source.drop == "newest" and not source.name:
+        raise ConfigError(f'source "{source.path}" drops its newest lines and has no name; give it one')
     problem = problem_in(source.kind, source.attributes)
     if problem is not None:
         raise ConfigError(f'attributes of source "{name}": {problem}')

@@ -55,6 +55,9 @@ class Reader:
         self._clock = clock
         self._marks = marks
         self._redactor: Redactor = redactor_for(config.redact, claim.known_key(Path(config.spool.dir)))
+        self._newest = {
+            self._redactor.name(each.name or each.path) for each in config.source if each.drop == "newest"
+        }
         self._open_secrets = Memory.of(saved.get(REDACTION))
         self._numbers = itertools.count(next_line_seq)
         self._last_number = next_line_seq - 1
@@ -97,6 +100,10 @@ class Reader:
     def next_line_seq(self) -> int:
         """The first line number that is not used."""
         return self._last_number + 1
+
+    def drops_newest(self, source: str) -> bool:
+        """Whether a source, when the spool fills, gives up its new lines rather than old ones."""
+        return source in self._newest or any(source.startswith(f"{name}/") for name in self._newest)
 
     def encode(self, batch: Batch, shipper_id: str, batch_seq: int) -> bytes:
         """The batch as it goes over the wire."""

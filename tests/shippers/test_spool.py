@@ -190,7 +190,7 @@ def test_a_changed_byte_anywhere_is_never_taken_for_a_batch(tmp_path: Path) -> N
         damaged[index] ^= 0x40
         segment.write_bytes(damaged)
         opened = Spool(model, 64 * MIB)
-        assert [entry.payload for entry in taken(opened)] in ([], good[:1])
+        assert [entry.payload for entry in taken(opened)] in ([], good[:1], good[1:])
         opened.close()
 
 
