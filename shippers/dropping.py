@@ -1,8 +1,9 @@
 """What is given up of a spool that is full or too old: which lines go, which stay, and how that survives a kill.
 
-The oldest files go first, but two things in them stay: lines of sources that drop their newest ones, and the first batch
-that Kafka has not acknowledged, of which nobody knows whether it arrived. A file with either is written anew. Which
-files are given up is written into the same record as the gap markers; what a kill leaves undone is done at the next start.
+The oldest files go first, but two things in them stay: lines of sources that drop their newest ones, and the first
+batch that Kafka has not acknowledged, of which nobody knows whether it arrived. A file with either is written anew.
+Which files are given up is written into the same record as the gap markers; what a kill leaves undone is done at the
+next start.
 """
 
 import os
@@ -49,7 +50,7 @@ class Drop:
         return SourcePosition(generations=(Position(generation="dropped", memo=memo),))
 
     def with_more(self, other: "Drop | None") -> "Drop":
-        """This one and what was given up before it in the same record."""
+        """Both: what was given up before it goes into the same record."""
         if other is None:
             return self
         return Drop(files=self.files | other.files, heads=self.heads | other.heads, kept=self.kept | other.kept)
@@ -85,7 +86,7 @@ def plan(path: Path, acked: int, head: int, is_kept: Callable[[str], bool], reas
 
 
 def rewrite(path: Path, acked: int, drop: Drop) -> list[Entry]:
-    """Leave in a file only what stays of it, and return that. The file is removed where nothing does. Raises OSError."""
+    """Leave in a file only what stays of it, and return that; no file where nothing does. Raises OSError."""
     left = staying(path, acked, drop)
     if not left:
         path.unlink(missing_ok=True)
@@ -130,8 +131,6 @@ def _left_of(entry: Entry, drop: Drop) -> Entry | None:
     return replace(entry, payload=payload)
 
 
-
-
 def _unacked(path: Path, acked: int, gaps: list[Gap]) -> Iterator[Entry]:
     """Batches of a file that Kafka is not known to have; damage between them becomes gap markers."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -159,5 +158,3 @@ def _positions_after(path: Path) -> Positions:
 
 def _size_of(entry: Entry) -> int:
     return segment.HEADER_BYTES + len(entry.positions) + len(entry.payload)
-
-

@@ -112,7 +112,9 @@ class FileSet:
         return any(tail.has_finished(path, inode) for tail in self.tails.values())
 
     def _add(self, name: str, path: Path, saved: Callable[[str], SourcePosition | None]) -> None:
-        self.tails[name] = Tail(name, path, self._settings, self._start_at, saved(name), self._is_read, self._zone, self._hide)
+        self.tails[name] = Tail(
+            name, path, self._settings, self._start_at, saved(name), self._is_read, self._zone, self._hide
+        )
 
     def _resume_globbed(self) -> None:
         for name, position in list(self._saved.items()):

@@ -55,9 +55,7 @@ class Reader:
         self._clock = clock
         self._marks = marks
         self._redactor: Redactor = redactor_for(config.redact, claim.known_key(Path(config.spool.dir)))
-        self._newest = {
-            self._redactor.name(each.name or each.path) for each in config.source if each.drop == "newest"
-        }
+        self._newest = {self._redactor.name(each.name or each.path) for each in config.source if each.drop == "newest"}
         self._open_secrets = Memory.of(saved.get(REDACTION))
         self._numbers = itertools.count(next_line_seq)
         self._last_number = next_line_seq - 1

@@ -1,7 +1,7 @@
 """Takes secrets out of what was read before any of it reaches the disk.
 
-Literals are looked for in many lines at once; only a line that has one is looked at by the patterns it belongs to. So an
-ordinary line costs some microseconds, whatever the number of patterns, and a hostile one linear time.
+Literals are looked for in many lines at once; only a line that has one is looked at by the patterns it belongs to. So
+an ordinary line costs some microseconds, whatever the number of patterns, and a hostile one linear time.
 """
 
 import hashlib
@@ -22,7 +22,6 @@ from shippers.redact_patterns import PatternError, Rule, load_rules
 
 _SPLIT_HINTS: Final = (b'{"log":"', b" std")
 _PROBE: Final = "Zz9-probe-0f3K7q1xB2"  # no secret: tells which names of attributes stand before one
-
 
 
 class Redactor:

@@ -1,12 +1,12 @@
 """Secrets that do not end on the line where they begin: key blocks, and tokens in a line that was split or cut off.
 
-What is open is kept with the positions of the spool, so that a restart in the middle of a key does not let out the rest.
-What is saved holds no part of a line: kinds of secrets, and the shape of what stands before a line.
+What is open is kept with the positions of the spool, so that a restart in the middle of a key does not let out the
+rest. What is saved holds no part of a line: kinds of secrets, and the shape of what stands before a line.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 import msgspec
@@ -75,7 +75,9 @@ class Memory(Struct):
         for known in (self.blocks, self.carries):
             while len(known) > _KEPT:
                 known.pop(next(iter(known)))
-        saved = Memory(blocks=self.blocks, carries={key: Carry(each.kind or "cut") for key, each in self.carries.items()})
+        saved = Memory(
+            blocks=self.blocks, carries={key: Carry(each.kind or "cut") for key, each in self.carries.items()}
+        )
         return SourcePosition(generations=(Position(generation="", memo=msgspec.json.encode(saved).decode()),))
 
 
@@ -123,7 +125,8 @@ class OpenSecrets:
                 text = self._mark(carry.kind, run[0]) + text[run.end() :]
         else:
             joined = self._whole(carry.tail + text)
-            text = joined[len(os.path.commonprefix((joined, carry.tail))) :]
+            same = takewhile(lambda pair: pair[0] == pair[1], zip(joined, carry.tail, strict=False))
+            text = joined[sum(1 for _ in same) :]
         return body[: payload.start] + text + body[payload.end :]
 
     def begun(self, body: str, payload: Payload) -> tuple[str, Carry]:

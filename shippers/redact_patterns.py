@@ -16,17 +16,18 @@ from msgspec import Struct
 FILE: Final = Path(__file__).with_name("redact.toml")
 _MAX_STEPS: Final = 1_000_000  # of a pattern of the settings at one place of a line
 _QUOTED: Final = r"""(?P<q>\\{0,3}["'])?"""
-_VALUE: Final = (
-    r"""(?P<secret>(?(q)(?!\s{0,2}[,:}\]]\s{0,2}(?:\\{0,3}["'{\[]|$))(?:(?!(?P=q))(?:\\.|.)){1,1024}|(?!\[redacted:)(?:[^\s"'&;,\\]|,(?![\w.\-]{1,64}=)){1,1024}))"""
-)
+# Behind a quote up to that quote, unless it is the closing one of a text that ends there; else up to a blank.
+_IN_QUOTES: Final = r"""(?!\s{0,2}[,:}\]]\s{0,2}(?:\\{0,3}["'{\[]|$))(?:(?!(?P=q))(?:\\.|.)){1,1024}"""
+_BARE: Final = r"""(?!\[redacted:)(?:[^\s"'&;,\\]|,(?![\w.\-]{1,64}=)){1,1024}"""
+_VALUE: Final = rf"(?P<secret>(?(q){_IN_QUOTES}|{_BARE}))"
 _MACROS: Final = {
     "{b}": r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))",
     "{sep}": r"""\\{0,3}["']?[ \t]{0,4}(?:=>|:=|==|[:=])[ \t]{0,4}""",
     "{value}": r"""(?:[bBuU](?=["']))?""" + _QUOTED + _VALUE,
     "{open}": _QUOTED + _VALUE,
     # Last parts of names of machines, units and files: what stands behind their @ is no place for mail.
-    "{machine}": r"(?:local|localdomain|internal|lan|cluster|svc|corp|home|arpa|service|socket|mount|timer|slice|scope|target"
-    r"|device|path|swap|automount|py|so|log|sh|js|json)(?![A-Za-z0-9\-])",
+    "{machine}": r"(?:local|localdomain|internal|lan|cluster|svc|corp|home|arpa|service|socket|mount|timer|slice|scope"
+    r"|target|device|path|swap|automount|py|so|log|sh|js|json)(?![A-Za-z0-9\-])",
 }
 
 Check = Callable[[str], bool]
@@ -66,7 +67,7 @@ class Begun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: str = ""
 
 
-class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _PatternFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     words: tuple[str, ...]
     pattern: tuple[Pattern, ...]
     block: tuple[Block, ...]
@@ -115,7 +116,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 def load_rules(off: Sequence[str] = (), extra: Sequence[Pattern] = ()) -> Rules:
     """The rules of `redact.toml` without the kinds that are off, and those of the settings. Raises PatternError."""
     known = _builtin()
-    kinds = {each.kind for each in (*known.pattern, *known.block)} | {each.kind for each in extra}
+    kinds = _kinds(known) | {each.kind for each in extra}
     for kind in off:
         if kind not in kinds:
             raise PatternError(f'[redact] off = "{kind}" is no kind; there are: {", ".join(sorted(kinds))}')
@@ -138,12 +139,16 @@ def load_rules(off: Sequence[str] = (), extra: Sequence[Pattern] = ()) -> Rules:
 
 def kinds() -> list[str]:
     """The kinds that are known without settings."""
-    return sorted({each.kind for each in (*_builtin().pattern, *_builtin().block)})
+    return sorted(_kinds(_builtin()))
+
+
+def _kinds(known: _PatternFile) -> set[str]:
+    return {each.kind for each in known.pattern} | {each.kind for each in known.block}
 
 
 @cache
-def _builtin() -> _File:
-    return msgspec.convert(tomllib.loads(FILE.read_text(encoding="utf-8")), _File)
+def _builtin() -> _PatternFile:
+    return msgspec.convert(tomllib.loads(FILE.read_text(encoding="utf-8")), _PatternFile)
 
 
 def _rule(each: Pattern) -> Rule:
@@ -221,7 +226,9 @@ _PLACEHOLDER: Final = re.compile(
     r"(?i)\[redacted:|\*{2,}|<|\$[({A-Za-z_]|%[({]|\{\{|x{3,}\Z|\.{3}"
     r"|(?:none|null|nil|true|false|undefined|unset|empty|required|optional|yes|no|not|auto|default)\b"
 )
-_PATH: Final = re.compile(r"[~.]{0,2}/(?:etc|var|run|home|root|tmp|opt|mnt|usr|data|dev|srv|proc|secrets|workspace|app|scratch)\b")
+_PATH: Final = re.compile(
+    r"[~.]{0,2}/(?:etc|var|run|home|root|tmp|opt|mnt|usr|data|dev|srv|proc|secrets|workspace|app|scratch)\b"
+)
 _NOT_SECRET: Final = re.compile(r"[0-9.,eE+\-]{0,40}|0x[0-9a-fA-F]{1,16}")
 
 

@@ -280,7 +280,9 @@ class Spool:
 
     def _pass_damage(self, current: _Segment, fd: int, offset: int, end: int) -> None:
         begin = segment.next_whole(fd, offset)
-        lines = next((found.lines for at, found, _ in segment.scan(fd) if at == offset and isinstance(found, Damage)), None)
+        lines = next(
+            (found.lines for at, found, _ in segment.scan(fd) if at == offset and isinstance(found, Damage)), None
+        )
         self._found_gaps.append(damage(current.path, offset, lines))
         self._cursor = (current.number, end if begin is None else min(begin, end))
 
@@ -405,8 +407,8 @@ class Spool:
             segment.check_format(fd)
         except segment.NewerFormatError as error:
             raise claim.SpoolFormatError(
-                f"{path}: written by a later rootrank-shipper (spool format {error}); run that version until it has sent "
-                "all, or move the folder away to begin anew (what it holds is then not sent)"
+                f"{path}: written by a later rootrank-shipper (spool format {error}); run that version until it has "
+                "sent all, or move the folder away to begin anew (what it holds is then not sent)"
             ) from None
         finally:
             os.close(fd)

@@ -299,6 +299,8 @@ class Tail:
     def _catch_up_with_copy(self, position: Position, moment: Moment, what: str) -> None:
         copy = open_copy(self.path, position)
         if copy is not None:
+            reason = f"{what} after it was copied; what was written in between, if anything was, is lost"
+            self._gap(reason, copy.size)
             copy.left_mono_ns = moment.mono_ns
             self._old.append(self._began(copy, moment))
             self._adopt_rotated(self._current.inode if self._current else 0, moment)
