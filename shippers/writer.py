@@ -71,11 +71,15 @@ class SpoolWriter:
                 kept.append(line)
         gaps = [
             Gap(
-                source=source, reason=_HALF_FULL, lost_lines=len(lines),
-                lost_bytes=sum(len(each.body) for each in lines), from_offset=lines[0].offset, to_offset=lines[-1].offset,
+                source=source,
+                reason=_HALF_FULL,
+                lost_lines=len(lines),
+                lost_bytes=sum(len(each.body) for each in lines),
+                from_offset=lines[0].offset,
+                to_offset=lines[-1].offset,
             )
             for source, lines in lost.items()
-        ]  # fmt: skip
+        ]
         return replace(batch, lines=kept, gaps=batch.gaps + gaps)
 
     def _take_back(self) -> None:

@@ -212,7 +212,7 @@ class Chaos:
         if self._chance.random() < 0.6:
             self.done["storm while it is away"] += 1
             for writer in self._writers[:2]:
-                writer.storm(25_000)
+                writer.storm(10_000)
         for _ in range(self._chance.randrange(1, 8)):
             time.sleep(1)
             if self._chance.random() < 0.25:
@@ -330,7 +330,7 @@ def measure(folder: Path, *, seconds: float, files: int, seed: int) -> tuple[lis
             each.join()
         node.start()
         (folder / "end").touch()
-        code = node.wait(300)
+        code = node.wait(1800)
         seen = arrived(broker.bootstrap)
     finally:
         stopping.set()

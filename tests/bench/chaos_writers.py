@@ -73,7 +73,7 @@ class Writer:
         return taken
 
     def _line(self, seq: int) -> str:
-        return f"{self.name} {seq:09d} {'x' * self.pad}\n"
+        return f"{self.name} {seq:09d} {'x' * self.pad} {seq:09d}\n"
 
     def _open(self) -> int:
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
