@@ -1,5 +1,6 @@
 """Who a spool folder belongs to: the process that has it now, and the shipper that it makes of every process."""
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -35,8 +36,9 @@ def lock(folder: Path) -> int:
         raise SpoolLockedError(
             f"{folder}: process {pid} ships from this spool; stop it or set another [spool] dir"
         ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk: who has the folder is told by the lock
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
 
 

@@ -1,6 +1,7 @@
 """What a full, old or damaged spool gives up, what stays, and that nothing is counted twice however it ends."""
 
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from shippers import segment
 from shippers.claim import SpoolFormatError
 from shippers.positions import Position, Positions, SourcePosition
 from shippers.segment import Entry
-from shippers.spool import Spool
+from shippers.spool import Spool, SpoolFullError
 from tests.shippers.fakes import SECOND_NS
 
 CLOCK = ClockReading(raw_ns=1, mono_ns=2, boottime_ns=3, wall_ns=4)
@@ -157,6 +158,25 @@ def test_a_kill_between_the_markers_and_the_dropping_counts_no_line_twice(folder
     assert lines_in(found[0]) == lines_in(found[1])
     assert len(lines_in(found[1])) + counted(found[1], "s") == seq
     assert counted(found[1], "s") > 0
+
+
+def test_a_start_on_a_full_disk_delivers_what_is_there_and_says_that_it_is_full(folder: Path) -> None:
+    spool = Spool(folder, 80_000)
+    put(spool, "s")
+    spool.sync()
+    spool.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        opened = Spool(folder, 80_000)
+        found = taken(opened)
+        with pytest.raises(SpoolFullError):
+            put(opened, "s")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    opened.close()
+
+    assert [entry.batch_seq for entry in found] == [1]
 
 
 # --- old ------------------------------------------------------------------------------------------------------------
