@@ -334,7 +334,15 @@ class Tail:
                 self._catch_up_with_copy(position, moment, "the file was truncated while the shipper was down")
             self._began(generation, moment)
             return
-        self._gap("the file was moved, compressed or deleted while the shipper was down", position.offset)
+        copy = open_copy(self.path, position) if position.head.size else None
+        if copy is None:
+            self._gap("the file was moved, compressed or deleted while the shipper was down", position.offset)
+            return
+        self._gap(
+            "the file is gone and a copy is read; what was written after the copy, if anything was, is lost", copy.size
+        )
+        copy.left_mono_ns = moment.mono_ns
+        self._old.append(self._began(copy, moment))
 
     def _is_over(self, generation: Generation, moment: Moment) -> bool:
         """Whether a file that is no longer under the path has been still for so long that no writer has it."""

@@ -170,6 +170,7 @@ def test_a_start_on_a_full_disk_delivers_what_is_there_and_says_that_it_is_full(
     try:
         opened = Spool(folder, 80_000)
         found = taken(opened)
+        opened.acknowledge(found[0])
         with pytest.raises(SpoolFullError):
             put(opened, "s")
     finally:
@@ -177,6 +178,7 @@ def test_a_start_on_a_full_disk_delivers_what_is_there_and_says_that_it_is_full(
     opened.close()
 
     assert [entry.batch_seq for entry in found] == [1]
+    assert opened.acked_seq == 1
 
 
 # --- old ------------------------------------------------------------------------------------------------------------

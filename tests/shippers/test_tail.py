@@ -210,6 +210,20 @@ def test_copytruncate_is_a_new_generation_and_the_rest_is_read_from_the_copy(pat
     ]
 
 
+def test_a_file_that_was_copied_and_then_deleted_while_the_shipper_was_down_is_read_on_in_the_copy(path: Path) -> None:
+    append(path, "one\n")
+    passes = Passes()
+    before = passes.read(tail_of(path))
+    append(path, "two\n")
+    shutil.copy(path, path.with_name("rank0.log.1"))
+    path.unlink()
+    append(path, "three\n")
+    read = passes.read(tail_of(path, saved=before.position))
+
+    assert read.bodies() == ["two", "three"]
+    assert [("a copy is read" in gap.reason, gap.lost_lines) for gap in read.gaps] == [(True, None)]
+
+
 def test_a_truncation_without_a_copy_leaves_a_gap_that_names_the_offset(path: Path) -> None:
     append(path, "one\n")
     tail, passes = tail_of(path), Passes()
