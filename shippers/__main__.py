@@ -21,7 +21,7 @@ import msgspec
 
 from schemas.kafka_access import too_open
 from shippers.builtin import check_switches
-from shippers.claim import SpoolLockedError
+from shippers.claim import SpoolRefusedError
 from shippers.clock import make_clock
 from shippers.commands import annotate, check, cost, keygen, preflight, redact, validate
 from shippers.config import Config, ConfigError, access_of, load, parse_start_at
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         say(str(error))
         return USAGE
-    except SpoolLockedError as error:
+    except SpoolRefusedError as error:
         say(str(error))
         return UNREACHABLE
     except ModuleNotFoundError as error:

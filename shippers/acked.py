@@ -1,5 +1,6 @@
 """Which batch Kafka has acknowledged last, in a small file."""
 
+import contextlib
 import os
 import struct
 import zlib
@@ -20,7 +21,8 @@ class AckedFile:
         """Remember `seq`."""
         self.seq = max(self.seq, seq)
         number = struct.pack("<Q", self.seq)
-        os.pwrite(self._fd, number + struct.pack("<I", zlib.crc32(number)), 0)
+        with contextlib.suppress(OSError):  # a full disk: the number that is there is older, as after a power cut
+            os.pwrite(self._fd, number + struct.pack("<I", zlib.crc32(number)), 0)
 
     def close(self) -> None:
         """Put it on disk and close it."""

@@ -11,6 +11,7 @@ import msgspec
 from schemas.clock_notes import read_record
 from schemas.records import ClockSample, Progress, SourceProgress
 from schemas.topics import key_of
+from shippers import claim
 from shippers.beacon import Beacons
 from shippers.clock import Clock, make_clock
 from shippers.config import Config
@@ -48,7 +49,11 @@ class Agent:
         self._clock = clock or make_clock(config)
         self._marks = KmsgMarks(self._clock, tell) if config.clock.kmsg_marker and not config.clock.static else None
         signer = load_signer(config.signing)
-        self._spool = Spool(Path(config.spool.dir), config.spool.max_bytes)
+        self._spool = Spool(
+            Path(config.spool.dir), config.spool.max_bytes, max_age_s=3600 * config.spool.max_age_h,
+            is_kept=lambda source: self._reader.drops_newest(source),
+        )  # fmt: skip
+        claim.redaction_key(Path(config.spool.dir))
         self._reader = Reader(
             config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks, signer
         )

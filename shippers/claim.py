@@ -1,22 +1,33 @@
 """Who a spool folder belongs to: the process that has it now, and the shipper that it makes of every process."""
 
+import contextlib
 import fcntl
 import os
+import secrets
 import uuid
 from pathlib import Path
 from typing import Final
 
 PID_FILE: Final = "shipper.pid"
 _ID_FILE: Final = "shipper_id"
+_KEY_FILE: Final = "redaction.key"
 _LOCKS: Final = Path("/proc/locks")
 
 
-class SpoolLockedError(Exception):
+class SpoolRefusedError(Exception):
+    """The spool cannot be used as it is. The text says why and what to do."""
+
+
+class SpoolLockedError(SpoolRefusedError):
     """Another process has the spool. The text says which; so does `pid`, where it is known."""
 
     def __init__(self, text: str, pid: int | None = None) -> None:
         super().__init__(text)
         self.pid = pid
+
+
+class SpoolFormatError(SpoolRefusedError):
+    """A later version has written the spool."""
 
 
 def lock(folder: Path) -> int:
@@ -31,8 +42,9 @@ def lock(folder: Path) -> int:
             f"{folder}: process {pid} ships from this spool; stop it or set another [spool] dir",
             int(pid) if pid.isdecimal() else None,
         ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk: who has the folder is told by the lock
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
 
 
@@ -63,6 +75,33 @@ def shipper_id(folder: Path) -> str:
     scratch.replace(path)
     fsync_folder(folder)
     return fresh
+
+
+def redaction_key(folder: Path) -> bytes:
+    """The folder's own key for fingerprints of secrets, made at first use and kept; only its owner may read it."""
+    if known := known_key(folder):
+        return known
+    fresh = secrets.token_bytes(32)
+    scratch = (folder / _KEY_FILE).with_suffix(".new")
+    scratch.unlink(missing_ok=True)
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, fresh)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    scratch.replace(folder / _KEY_FILE)
+    fsync_folder(folder)
+    return fresh
+
+
+def known_key(folder: Path) -> bytes:
+    """That key; empty where there is none or it may not be read."""
+    try:
+        key = (folder / _KEY_FILE).read_bytes()
+    except OSError:
+        return b""
+    return key if len(key) == 32 else b""
 
 
 def fsync_folder(folder: Path) -> None:

@@ -18,6 +18,7 @@ from schemas.records import ClockClaim, ClockReading
 from schemas.vocabulary import Run
 from shippers.attributes import problem_in
 from shippers.control.settings import ControlSettings
+from shippers.redact_patterns import Pattern, PatternError, load_rules
 
 ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
 MIB: Final = 1024 * 1024
@@ -69,10 +70,21 @@ class KafkaSettings(_Table, frozen=True, kw_only=True):
 
 
 class SpoolSettings(_Table, frozen=True, kw_only=True):
-    """The disk spool: where, and how large before the oldest batches are dropped (and counted)."""
+    """The disk spool: where, and how large and old before the oldest batches are dropped (and counted)."""
 
     dir: str = "/var/lib/rootrank-shipper"
     max_bytes: int = 1024 * MIB
+    max_age_h: int = 168
+
+
+class RedactSettings(_Table, frozen=True, kw_only=True):
+    """What is taken out of lines before they reach the disk: kinds that are not, patterns beside the built-in ones."""
+
+    enabled: bool = True
+    off: tuple[str, ...] = ()
+    fingerprint: bool = False
+    fingerprint_key_file: str = ""
+    pattern: tuple[Pattern, ...] = ()
 
 
 class SigningSettings(_Table, frozen=True, kw_only=True):
@@ -165,6 +177,7 @@ class SourceSettings(Passing, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     start_at: str = ""
     max_line_bytes: int = MAX_LINE_BYTES
+    drop: Literal["oldest", "newest"] = "oldest"
 
 
 class JobsSettings(_Table, frozen=True, kw_only=True):
@@ -205,6 +218,7 @@ class Config(_Table, frozen=True, kw_only=True):
     journal: JournalSettings = JournalSettings()
     jobs: JobsSettings = JobsSettings()
     signing: SigningSettings = SigningSettings()
+    redact: RedactSettings = RedactSettings()
     source: tuple[SourceSettings, ...] = _KMSG
     control: ControlSettings | None = None
 
@@ -330,6 +344,7 @@ def _check_values(config: Config) -> None:
     _within("batch.bytes", config.batch.bytes, 1024, MAX_BATCH_BYTES)
     _within("batch.linger_ms", config.batch.linger_ms, 1, 1000)
     _within("spool.max_bytes", config.spool.max_bytes, 16 * MAX_BATCH_BYTES, 2**50)
+    _within("spool.max_age_h", config.spool.max_age_h, 1, 24 * 3652)
     _within("clock.beacon_interval_ms", config.clock.beacon_interval_ms, 100, 60_000)
     _within("nvml.interval_s", config.nvml.interval_s, 1, 3600)
     _within("nvml.deadline_s", config.nvml.deadline_s, 5, 600)
@@ -342,6 +357,10 @@ def _check_values(config: Config) -> None:
         parse_start_at(config.journal.start_at)
     if not 1 <= config.jobs.processes_every_s <= 3600:
         raise ConfigError(f"jobs.processes_every_s is {config.jobs.processes_every_s}; it must be 1 to 3600")
+    try:
+        load_rules(config.redact.off, config.redact.pattern)
+    except PatternError as error:
+        raise ConfigError(str(error)) from None
     seen: set[str] = set()
     for source in config.source:
         _check_source(source)
@@ -386,6 +405,8 @@ def _check_source(source: SourceSettings) -> None:
     name = source.name or source.path
     _within(f'max_line_bytes of source "{name}"', source.max_line_bytes, 256, MAX_LINE_BYTES)
     _check_passing(f'of source "{name}"', source)
+    if source.drop == "newest" and not source.name:
+        raise ConfigError(f'source "{source.path}" drops its newest lines and has no name; give it one')
     problem = problem_in(source.kind, source.attributes)
     if problem is not None:
         raise ConfigError(f'attributes of source "{name}": {problem}')

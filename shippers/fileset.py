@@ -14,6 +14,7 @@ from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
 from shippers.pieces import Moment
 from shippers.positions import SourcePosition
+from shippers.redact_open import HIDDEN
 from shippers.rotation import Listing
 from shippers.tail import LOOK_EVERY_NS, Tail
 
@@ -28,9 +29,11 @@ class FileSet:
 
     def __init__(
         self, settings: SourceSettings, start_at: StartAt, saved: Mapping[str, SourcePosition | None],
-        zone: Callable[[], str | None] = no_zone,
+        zone: Callable[[], str | None] = no_zone, hide: Callable[[str], str] = str,
     ) -> None:  # fmt: skip
+        """`hide` takes secrets out of names: what is sent and saved bears no other."""
         self._settings = settings
+        self._hide = hide
         self._start_at = start_at
         self._zone = zone
         self._saved = dict(saved)
@@ -42,7 +45,7 @@ class FileSet:
         self.tails: dict[str, Tail] = {}
         self.gone: list[str] = []
         if self._pattern is None:
-            self._add(settings.name or settings.path, Path(settings.path), self._start_saved)
+            self._add(hide(settings.name or settings.path), Path(settings.path), self._start_saved)
         else:
             self._resume_globbed()
 
@@ -62,7 +65,9 @@ class FileSet:
             self.tails.pop(name).close()
             self.gone.append(name)
         self._find_new(moment)
-        self._is_first_look = False
+        if self._is_first_look:
+            self._is_first_look = False
+            self._say_lost(moment)
 
     def due(self, moment: Moment) -> Iterator[Tail]:
         """Those of which there may be something to read now."""
@@ -110,22 +115,43 @@ class FileSet:
             if status.st_ino in finished and self._is_read(path, status.st_ino):
                 continue
             name = self._name_of(path)
-            self._add(name, path, lambda name: None if self._is_first_look else _NEW)
+            self._add(name, path, lambda name: self._start_saved(name) or (None if self._is_first_look else _NEW))
             self.tails[name].look(moment)
             finished |= self.tails[name].finished_inodes()
+
+    def _say_lost(self, moment: Moment) -> None:
+        """Files whose real names are not saved, and that are not there any more: each leaves a gap."""
+        for name, position in list(self._saved.items()):
+            if position is not None and self._is_hidden(position) and self._matches(name, position.real_path):
+                self._add(name, position.real_path, self._start_saved)
+                self.tails[name].look(moment)
 
     def _is_read(self, path: Path, inode: int) -> bool:
         return any(tail.has_finished(path, inode) for tail in self.tails.values())
 
     def _add(self, name: str, path: Path, saved: Callable[[str], SourcePosition | None]) -> None:
         self.tails[name] = Tail(
-            name, path, self._settings, self._start_at, saved(name), self._is_read, self._zone, self._listing
+            name,
+            path,
+            self._settings,
+            self._start_at,
+            saved(name),
+            self._is_read,
+            self._zone,
+            self._listing,
+            self._hide,
         )
 
     def _resume_globbed(self) -> None:
         for name, position in list(self._saved.items()):
-            if position is not None and self._matches(name, position.real_path):
+            if position is None or self._is_hidden(position):
+                continue
+            if self._matches(name, position.real_path):
                 self._add(name, position.real_path, self._start_saved)
+
+    @staticmethod
+    def _is_hidden(position: SourcePosition) -> bool:
+        return HIDDEN in position.path
 
     def _matches(self, name: str, path: Path) -> bool:
         return str(path).startswith(str(self._root)) and name == self._name_of(path)
@@ -135,7 +161,7 @@ class FileSet:
             inner = str(path.relative_to(self._root))
         except ValueError:
             inner = str(path)
-        inner = printable(inner)
+        inner = self._hide(printable(inner))
         return f"{self._settings.name}/{inner}" if self._settings.name else inner
 
 

@@ -34,6 +34,7 @@ def losses_by_source(batches: Iterable[msgspec.Struct], reason: str) -> list[Gap
     return carried + lost + [Gap(source=name, reason=reason, lost_lines=count) for name, count in others.items()]
 
 
-def damage(path: Path, offset: int) -> Gap:
-    """A file of the spool that cannot be read from `offset` on."""
-    return Gap(source="spool", reason=f"{path.name} is damaged from byte {offset}; the batches after it are lost")
+def damage(path: Path, offset: int, lines: int | None = None) -> Gap:
+    """A file of the spool that cannot be read at `offset`."""
+    reason = f"{path.name} is damaged at byte {offset}; the batches that stood there are lost"
+    return Gap(source="spool", reason=reason, lost_lines=lines)

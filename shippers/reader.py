@@ -3,12 +3,15 @@
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from schemas.clock_notes import ATTRIBUTES, ClockNote
 from schemas.clock_notes import SOURCE as CLOCKS
 from schemas.records import ClockClaim, ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
-from shippers import builtin
+from shippers import builtin, claim
 from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
@@ -17,6 +20,9 @@ from shippers.kmsg_marks import KmsgMarks
 from shippers.pieces import Limit, Moment, Piece, Source, Told, Watcher
 from shippers.positions import Positions
 from shippers.probed import ProbedSource
+from shippers.redact import Redactor, redactor_for
+from shippers.redact_open import NAME as REDACTION
+from shippers.redact_open import Memory
 from shippers.signing import Signer
 from shippers.unwritable import encode_batch
 
@@ -53,6 +59,9 @@ class Reader:
         self._clock = clock
         self._marks = marks
         self._signer = signer
+        self._redactor: Redactor = redactor_for(config.redact, claim.known_key(Path(config.spool.dir)))
+        self._newest = {self._redactor.name(each.name or each.path) for each in config.source if each.drop == "newest"}
+        self._open_secrets = Memory.of(saved.get(REDACTION))
         self._numbers = itertools.count(next_line_seq)
         self._last_number = next_line_seq - 1
         self._filesets: list[FileSet] = []
@@ -98,6 +107,10 @@ class Reader:
         """The first line number that is not used."""
         return self._last_number + 1
 
+    def drops_newest(self, source: str) -> bool:
+        """Whether a source, when the spool fills, gives up its new lines rather than old ones."""
+        return source in self._newest or any(source.startswith(f"{name}/") for name in self._newest)
+
     def encode(self, batch: Batch, shipper_id: str, batch_seq: int) -> bytes:
         """The batch as it goes over the wire."""
         config, note = self._config, batch.note
@@ -124,10 +137,11 @@ class Reader:
 
     def source_progress(self) -> list[SourceProgress]:
         """Progress of each source."""
-        return [
+        told = [
             *(source.progress() for source in (*self._rings, *self._built_in)),
             *(each for fileset in self._filesets for each in fileset.progress()),
         ]
+        return [self._without_secrets(each) for each in told]
 
     def wrap(self, around: Callable[[Any], Any]) -> None:
         """Put something around every source that is read now, as measuring does."""
@@ -149,14 +163,14 @@ class Reader:
     def _add(self, settings: SourceSettings, saved: Positions) -> None:
         start_at = parse_start_at(settings.start_at or self._config.start_at)
         if settings.type == "kmsg" and not settings.path.startswith("/dev/"):
-            self._filesets.append(FileSet(settings, start_at, saved))
+            self._filesets.append(FileSet(settings, start_at, saved, hide=self._redactor.name))
         elif settings.type == "kmsg":
             name = settings.name or settings.path
             self._rings.append(KernelRing(settings, start_at, self._clock, saved.get(name), marks=self._marks))
         else:
             speaks_for_host = self._config.run in ("live", "drill")
             zone = self._clock.zone if speaks_for_host else no_zone
-            self._filesets.append(FileSet(settings, start_at, saved, zone))
+            self._filesets.append(FileSet(settings, start_at, saved, zone, self._redactor.name))
 
     def _in_turn(self, moment: Moment) -> list[Source]:
         """The sources that are due and may have something, each pass beginning with another."""
@@ -191,11 +205,15 @@ class Reader:
         return batch
 
     def _put(self, piece: Piece) -> None:
+        """Into the batch, and from here on without secrets: nothing else reaches the disk or the wire."""
         batch = self._batch
-        batch.lines.extend(piece.lines)
-        batch.gaps.extend(piece.gaps)
+        was_open = bool(self._open_secrets)
+        batch.lines.extend(self._redactor.lines(piece.lines, self._open_secrets))
+        batch.gaps.extend(map(self._redactor.gap, piece.gaps))
         batch.records.extend(piece.records)
         batch.positions[piece.source] = piece.position
+        if was_open or self._open_secrets:
+            batch.positions[REDACTION] = self._open_secrets.position() if self._open_secrets else None
         batch.size += piece.size
         if piece.lines:
             self._last_number = piece.lines[-1].seq
@@ -203,8 +221,14 @@ class Reader:
 
     def _attributes(self, batch: Batch) -> dict[str, dict[str, str]]:
         named = {line.source for line in batch.lines}
-        said = {source.name: source.attributes for source in self._all() if source.name in named}
+        said = {
+            source.name: self._redactor.attributes(source.attributes) for source in self._all() if source.name in named
+        }
         return {**said, CLOCKS: ATTRIBUTES} if batch.note is not None and named else said
+
+    def _without_secrets(self, told: SourceProgress) -> SourceProgress:
+        reason = self._redactor.text(told.reason) if told.reason else told.reason
+        return msgspec.structs.replace(told, reason=reason, attributes=self._redactor.attributes(told.attributes))
 
     def _all(self) -> Iterator[Source]:
         yield from self._rings

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 _HEADER: Final = struct.Struct("<4sIIIQQI")
+# The last character is the version of the format. A later one is refused, never taken for damage.
 _MAGIC: Final = b"RRS1"
+_FAMILY: Final = _MAGIC[:3]
+_VERSIONS: Final = b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CRC_FROM: Final = 8  # the checksum covers all that follows it
 HEADER_BYTES: Final = _HEADER.size
+
+
+class NewerFormatError(Exception):
+    """A record that a later version of the shipper has written. The text is that version of the format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,20 @@ class Entry:
     lines: int
     positions: bytes
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Bytes between whole records that are none. `lines`: how many were lost, where the numbers of the others tell."""
+
+    lines: int | None
+
+
+def check_format(fd: int) -> None:
+    """Raises NewerFormatError where the file was begun by a later version."""
+    start = os.pread(fd, len(_MAGIC), 0)
+    if start[:-1] == _FAMILY and start != _MAGIC and start[-1:] in _VERSIONS:
+        raise NewerFormatError(start[-1:].decode())
 
 
 def frame(entry: Entry) -> bytes:
@@ -90,9 +111,42 @@ def headers(fd: int) -> Iterator[tuple[int, Header]]:
 
 
 def entries(fd: int) -> Iterator[tuple[int, Entry, int]]:
-    """All whole records of a file with where they begin and end, up to the first that is torn or damaged."""
-    offset = 0
-    while (found := read_entry(fd, offset)) is not None:
+    """All whole records of a file with where they begin and end."""
+    for offset, found, end in scan(fd):
+        if isinstance(found, Entry):
+            yield offset, found, end
+
+
+def scan(fd: int) -> Iterator[tuple[int, Entry | Damage, int]]:
+    """All whole records of a file and the damage between them; not what is torn behind the last whole one."""
+    offset, following = 0, None
+    while True:
+        found = read_entry(fd, offset)
+        if found is None:
+            begin = next_whole(fd, offset)
+            found = None if begin is None else read_entry(fd, begin)
+            if begin is None or found is None:
+                return
+            yield offset, Damage(lines=_between(following, found[0])), begin
+            offset = begin
         entry, end = found
         yield offset, entry, end
-        offset = end
+        offset, following = end, entry.next_line_seq
+
+
+def next_whole(fd: int, offset: int) -> int | None:
+    """Where the first whole record behind a damaged one begins; None where there is none."""
+    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    at = data.find(_MAGIC, offset + 1)
+    while at >= 0:
+        if read_entry(fd, at) is not None:
+            return at
+        at = data.find(_MAGIC, at + 1)
+    return None
+
+
+def _between(following: int | None, entry: Entry) -> int | None:
+    """How many line numbers lie between two records."""
+    if following is None or not entry.payload:
+        return None
+    return max(0, entry.next_line_seq - entry.lines - following)

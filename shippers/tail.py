@@ -50,7 +50,7 @@ class Tail:
     def __init__(
         self, name: str, path: Path, settings: SourceSettings, start_at: StartAt, saved: SourcePosition | None,
         is_read_elsewhere: Callable[[Path, int], bool] = lambda path, inode: False,
-        zone: Callable[[], str | None] = no_zone, listing: Listing | None = None,
+        zone: Callable[[], str | None] = no_zone, listing: Listing | None = None, hide: Callable[[str], str] = str,
     ) -> None:  # fmt: skip
         self._listing = listing or Listing()
         self.pace_ns = 0  # how often one of many files is looked at at most
@@ -61,6 +61,8 @@ class Tail:
         self._zone = zone
         self._shown = printable(str(path))
         self._is_utf8 = is_utf8(str(path))
+        hidden = hide(self._shown)
+        self._hidden_path = hidden if hidden != self._shown else None
         self._start_at = start_at
         self._saved = saved
         self._known_before = saved is not None
@@ -164,9 +166,10 @@ class Tail:
         """What to save; None once the path and all its files are gone."""
         if self.is_gone:
             return None
+        is_text = self._is_utf8 or self._hidden_path is not None
         return SourcePosition(
-            path=str(self.path) if self._is_utf8 else "",
-            path_bytes=b"" if self._is_utf8 else os.fsencode(self.path),
+            path=(self._hidden_path or str(self.path)) if is_text else "",
+            path_bytes=b"" if is_text else os.fsencode(self.path),
             generations=self._positions(),
             finished=self._finished.saved(),
         )
@@ -430,6 +433,8 @@ class Tail:
     def _catch_up_with_copy(self, position: Position, moment: Moment, what: str) -> None:
         copy = open_copy(self.path, position)
         if copy is not None:
+            reason = f"{what} after it was copied; what was written in between, if anything was, is lost"
+            self._gap(reason, copy.size)
             copy.left_mono_ns = moment.mono_ns
             self._old.append(self._began(copy, moment))
             self._adopt_rotated(self._current.inode if self._current else 0, moment)
@@ -470,7 +475,15 @@ class Tail:
                 self._catch_up_with_copy(position, moment, f"{_REWRITTEN} the shipper was down or could not read it")
             self._began(generation, moment)
             return
-        self._gap(f"the file {what}", position.offset)
+        copy = open_copy(self.path, position) if position.head.size else None
+        if copy is None:
+            self._gap(f"the file {what}", position.offset)
+            return
+        self._gap(
+            "the file is gone and a copy is read; what was written after the copy, if anything was, is lost", copy.size
+        )
+        copy.left_mono_ns = moment.mono_ns
+        self._old.append(self._began(copy, moment))
 
     def _is_over(self, generation: Generation, moment: Moment) -> bool:
         """Whether a file that is no longer under the path has been still for so long that no writer has it."""

@@ -2,10 +2,15 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 from schemas import codec
+from schemas.records import Gap, RawLine
 from shippers.reader import Batch, Reader
 from shippers.spool import Spool, SpoolFullError
+
+_HALF_FULL: Final = "the spool was half full; new lines of this source were dropped, those before them are kept"
 
 
 class SpoolWriter:
@@ -25,6 +30,8 @@ class SpoolWriter:
 
     def flush(self) -> bool:
         """Write and sync all that waits. False where the disk takes no more; said once."""
+        if not self._waiting and self._spool.has_old():
+            self._waiting.append(Batch(next_line_seq=self._reader.next_line_seq))
         try:
             while self._waiting:
                 self._append(self._waiting[0])
@@ -43,17 +50,41 @@ class SpoolWriter:
         return True
 
     def _append(self, batch: Batch) -> None:
+        """Without lines that do not fit by the policy of their source, and with gap markers for all that goes."""
         records = [codec.encode(record) for record in batch.records]
-        if records:
-            batch.gaps.extend(self._spool.make_room(sum(map(len, records))))
+        incoming = 2 * batch.size + sum(map(len, records))
+        told = self._shortened(batch) if batch.lines and self._spool.is_half_full(incoming) else batch
+        room = self._spool.make_room(incoming)
+        if room:
+            told = replace(told, gaps=told.gaps + room)
         for record in records:
             self._spool.append(record, {}, 0, batch.next_line_seq)
-        if batch.is_worth_sending():
-            batch.gaps.extend(self._spool.make_room(2 * batch.size))
-            payload = self._reader.encode(batch, self._spool.shipper_id, self._spool.last_seq + 1)
+        if told.is_worth_sending():
+            payload = self._reader.encode(told, self._spool.shipper_id, self._spool.last_seq + 1)
             self._spool.append(payload, batch.positions, len(batch.lines), batch.next_line_seq)
         else:
             self._spool.append(b"", batch.positions, 0, batch.next_line_seq)
+
+    def _shortened(self, batch: Batch) -> Batch:
+        """Without lines of sources that drop their newest ones."""
+        kept, lost = list[RawLine](), dict[str, list[RawLine]]()
+        for line in batch.lines:
+            if self._reader.drops_newest(line.source):
+                lost.setdefault(line.source, []).append(line)
+            else:
+                kept.append(line)
+        gaps = [
+            Gap(
+                source=source,
+                reason=_HALF_FULL,
+                lost_lines=len(lines),
+                lost_bytes=sum(len(each.body) for each in lines),
+                from_offset=lines[0].offset,
+                to_offset=lines[-1].offset,
+            )
+            for source, lines in lost.items()
+        ]
+        return replace(batch, lines=kept, gaps=batch.gaps + gaps)
 
     def _take_back(self) -> None:
         """Let what is not on disk wait again, in order."""

@@ -190,7 +190,7 @@ def test_a_changed_byte_anywhere_is_never_taken_for_a_batch(tmp_path: Path) -> N
         damaged[index] ^= 0x40
         segment.write_bytes(damaged)
         opened = Spool(model, 64 * MIB)
-        assert [entry.payload for entry in taken(opened)] in ([], good[:1])
+        assert [entry.payload for entry in taken(opened)] in ([], good[:1], good[1:])
         opened.close()
 
 
@@ -230,13 +230,15 @@ def test_the_oldest_batches_are_dropped_when_the_spool_is_full_and_the_gap_says_
     assert entries[-1].batch_seq == 100
     assert sum(gap.lost_lines or 0 for gap in gaps) == 100 - len(entries)
     assert all(gap.source == "s" and "full" in gap.reason for gap in gaps)
-    assert gaps[-1].to_offset == (entries[0].batch_seq - 1) * 10
+    assert entries[0].batch_seq == 1  # nobody knows whether Kafka has the first one: it is never given up
+    assert gaps[-1].to_offset == (entries[1].batch_seq - 1) * 10
 
 
 def test_gap_markers_in_dropped_batches_are_carried_on(folder: Path) -> None:
     spool = Spool(folder, 16_000)
     old = Gap(source="kmsg", reason="overrun", lost_lines=9)
-    spool.append(payload(1, gaps=[old]), positions(1), 1, 1)
+    put(spool)
+    spool.append(payload(2, gaps=[old]), positions(2), 1, 2)
     spool.sync()
     gaps: list[Gap] = []
     for _ in range(20):
@@ -253,8 +255,17 @@ def test_nothing_is_dropped_before_its_gap_marker_is_on_disk(folder: Path) -> No
     while not spool.make_room(2000):
         put(spool, "y" * 1500)
         spool.sync()
-    assert taken(spool)[0].batch_seq == 1
+    before = sum(path.stat().st_size for path in folder.glob("*.spool"))
+    nothing = spool.take(0)
+    put(spool, "the marker goes with this one")
+    spool.sync()
+    after = sum(path.stat().st_size for path in folder.glob("*.spool"))
+    first = taken(spool)[0].batch_seq
     spool.close()
+
+    assert nothing is None
+    assert after < before
+    assert first == 1
 
 
 def test_a_second_shipper_on_one_spool_is_refused_and_told_who_has_it(spool: Spool, folder: Path) -> None:
