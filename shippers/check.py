@@ -174,8 +174,9 @@ def clock_problems(clock: ClockState, *, is_measured: bool) -> list[Problem]:
 def _kafka_problems(kafka: KafkaState) -> list[Problem]:
     problems = []
     if kafka.problem:
-        do = "check [kafka] in the settings and whether Kafka runs; lines wait in the spool until it answers"
-        problems.append(Problem(what=kafka.problem, do=do))
+        what, _, do = kafka.problem.partition("; ")
+        otherwise = "check [kafka] in the settings and whether Kafka runs; lines wait in the spool until it answers"
+        problems.append(Problem(what=what, do=do or otherwise))
     for name in kafka.missing_topics:
         do = "start a worker (it creates all topics), or create it by hand; lines wait in the spool until then"
         problems.append(Problem(what=f"topic {name} is missing", do=do))

@@ -82,7 +82,9 @@ def test_rotations_in_any_order_lose_nothing_where_each_is_seen(path: Path, orde
     see()
 
     assert sorted(lines) == sorted(log.written)
-    assert gaps == []
+    # Between the copy and the truncation nobody can see what is written: that is said, and nothing else.
+    assert len(gaps) <= order.count("copytruncate")
+    assert all("after it was copied" in gap.reason for gap in gaps)
 
 
 @pytest.mark.parametrize("order", list(itertools.product(("rename", "copytruncate"), repeat=3)), ids="-".join)
