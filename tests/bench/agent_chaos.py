@@ -99,7 +99,7 @@ class Node:
 
     def __init__(self, config: Path, log: Path) -> None:
         self._config = config
-        self._log = log.open("ab")
+        self._log = log
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self.died: list[int] = []
@@ -111,10 +111,11 @@ class Node:
             self.process = None
         if self.process is None:
             self.starts += 1
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "shippers", "run", "--config", str(self._config)],
-                env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, stderr=self._log,
-            )  # fmt: skip
+            with self._log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "shippers", "run", "--config", str(self._config)],
+                    env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, stderr=log,
+                )  # fmt: skip
 
     def kill(self) -> None:
         """kill -9."""
