@@ -16,6 +16,7 @@ from shippers.positions import Position, SourcePosition
 from shippers.probes.probe import Absent, Probe, Refused
 
 KIND: Final = "telemetry"
+WIDTH: Final = "time.width_ns"  # attribute of a line: it happened within so long after `time_unix_nano`
 _RETRY_NS: Final = 30 * 10**9
 _KEPT_LINES: Final = 10_000  # of a probe that tells more than is read
 _SLOW_S: Final = 10.0
@@ -42,7 +43,7 @@ class ProbedSource:
         self._generation = uuid.uuid4().hex[:12]
         self._offset = 0
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[int, str]] = deque()
+        self._waiting: deque[tuple[tuple[int, int], str]] = deque()
         self._dropped = 0
         self._state: SourceState = "off"
         self._reason: str | None = "not looked at yet"
@@ -88,11 +89,12 @@ class ProbedSource:
         with self._lock:
             taken = [self._waiting.popleft() for _ in range(min(limit.lines, len(self._waiting)))]
             dropped, self._dropped = self._dropped, 0
-            memo = self._memo
+            # While lines wait, what is known of them must not be saved: a kill would lose them.
+            memo = self._saved_memo if self._waiting else self._memo
         if not taken and not dropped and memo == self._saved_memo:
             return None
         self._saved_memo = memo
-        lines = [self._line(body, observed_ns, next(numbers)) for observed_ns, body in taken]
+        lines = [self._line(body, span, next(numbers)) for span, body in taken]
         gaps = [Gap(source=self.name, reason="told more than was read", lost_lines=dropped)] if dropped else []
         position = Position(generation=self._generation, offset=self._offset, memo=memo)
         return Piece(
@@ -125,6 +127,7 @@ class ProbedSource:
             self.spent.cpu_s += _cpu_s(with_programs=self._probe.may_hang) - began[1]
 
     def _look_once(self, moment: Moment) -> None:
+        began_ns = time.monotonic_ns()
         try:
             if not self._is_open:
                 self._probe.open(self._memo)
@@ -138,8 +141,9 @@ class ProbedSource:
             self._end_look(moment, "refused", f"{error.filename or self.name}: {error.strerror or error}")
         else:
             self.spent.told += len(told)
+            span = (self._through_ns, moment.observed_ns + time.monotonic_ns() - began_ns)
             with self._lock:
-                self._waiting.extend((moment.observed_ns, body) for body in told)
+                self._waiting.extend((span, body) for body in told)
                 while len(self._waiting) > _KEPT_LINES:
                     self._waiting.popleft()
                     self._dropped += 1
@@ -161,11 +165,15 @@ class ProbedSource:
             with self._lock:
                 self._state, self._reason = "refused", f"has not answered for {slow_s:.0f} s"
 
-    def _line(self, body: str, observed_ns: int, seq: int) -> RawLine:
+    def _line(self, body: str, span: tuple[int, int], seq: int) -> RawLine:
+        """What a line tells came after the look before, where there was one, and before the end of its own."""
         self._offset += 1
+        since_ns, until_ns = span
+        is_bounded = 0 < since_ns <= until_ns
         return RawLine(
             seq=seq, source=self.name, generation=self._generation, offset=self._offset, body=body,
-            observed_time_unix_nano=observed_ns,
+            observed_time_unix_nano=until_ns, time_unix_nano=since_ns if is_bounded else None,
+            attributes={WIDTH: str(until_ns - since_ns)} if is_bounded else {},
         )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ SECOND_NS: Final = 1_000_000_000
 DAY_NS: Final = 86_400 * SECOND_NS
 # Without any claim, clocks of different nodes are taken to agree within this (NTP in trouble, not NTP at work).
 DEFAULT_BOUND_NS: Final = 5 * SECOND_NS
+TELEMETRY: Final = "telemetry"  # the kind of source that the agent measures itself, at an interval of its own
 # printk's clock and CLOCK_MONOTONIC may run apart; crystals stay within 100 ppm of each other.
 KERNEL_CLOCK_PPM: Final = 100
 # `dmesg --ctime` computes times from the boot clock: on long uptimes they are off by seconds.
@@ -130,7 +131,10 @@ def read_wall_ns(progress: Progress) -> tuple[int, int]:
 
     Both are 0 where nothing is said.
     """
-    read_ns = min((s.read_through_unix_nano for s in progress.sources if s.state == "on"), default=0)
+    on = [each for each in progress.sources if each.state == "on"]
+    # What is measured every few minutes would hold the others back. What it tells late is late evidence.
+    read = [each for each in on if each.kind != TELEMETRY] or on
+    read_ns = min((each.read_through_unix_nano for each in read), default=0)
     claim = progress.clock_claim or NO_CLAIM
     offset_ns, bound_ns = at_wall(claim, read_ns)
     return read_ns, read_ns + offset_ns - bound_ns if read_ns else 0

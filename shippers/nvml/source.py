@@ -19,11 +19,10 @@ from shippers.nvml.machine import Machine, name_of_signal
 from shippers.nvml.messages import Alive, Failed, Opened, Read, Settings, Told
 from shippers.pieces import Limit, Moment, Piece
 from shippers.positions import Position, SourcePosition
+from shippers.probed import KIND, WIDTH
 from shippers.probes.probe import said
 
 NAME: Final = "nvml"
-KIND: Final = "telemetry"
-WIDTH: Final = "time.width_ns"  # attribute of a line: it happened within so long after `time_unix_nano`
 COMMAND: Final = (sys.executable, "-m", "shippers.nvml")
 _SECOND_NS: Final = 10**9
 _PAUSES_S: Final = (5, 10, 30, 60, 300)

@@ -9,7 +9,16 @@ from pipeline.core.measured import read_through
 from pipeline.core.parse import parse_line
 from pipeline.core.stamps import Stamp
 from pipeline.core.times import DAY_NS, DEFAULT_BOUND_NS, When
-from schemas.records import TIME_MAX_NS, TIME_MIN_NS, ClockClaim, ClockReading, ClockStamp, RawBatch, RawLine
+from schemas.records import (
+    TIME_MAX_NS,
+    TIME_MIN_NS,
+    ClockClaim,
+    ClockReading,
+    ClockStamp,
+    RawBatch,
+    RawLine,
+    SourceProgress,
+)
 from tests.strategies import SECOND, T0, raw_batch, raw_progress
 
 IN_2026 = Dating(year=2026, zone_is_stated=True)
@@ -245,3 +254,12 @@ def test_a_reading_of_the_clock_counts_more_than_one_that_was_inferred() -> None
 def test_a_line_after_an_inferred_time_is_no_better_known() -> None:
     since = times.stamped(_stamp("2026-03-04 05:06:07 x"), NOTHING_SAID, None, "alpha", _batch())
     assert _unstamped(_line(), since).inferred == ("zone",)
+
+
+def test_what_the_agent_measures_every_few_minutes_holds_no_watermark_back() -> None:
+    progress = raw_progress("alpha", through_ns=T0)
+    slow = SourceProgress(source="ras", state="on", kind="telemetry", read_through_unix_nano=T0 - 300 * times.SECOND_NS)
+    beside = msgspec.structs.replace(progress, sources=[*progress.sources, slow])
+    assert read_through(beside, None) == T0 - DEFAULT_BOUND_NS
+    alone = msgspec.structs.replace(progress, sources=[slow])
+    assert read_through(alone, None) == T0 - 300 * times.SECOND_NS - DEFAULT_BOUND_NS

@@ -17,7 +17,7 @@ from shippers.agent import Agent
 from shippers.config import ClockSettings, Config, SpoolSettings
 from shippers.nvml.inventory import node_facts
 from shippers.nvml.machine import Machine
-from shippers.nvml.source import WIDTH
+from shippers.probed import WIDTH
 from tests.shippers.fakes import FakeSink, eventually
 from tests.shippers.nvml_machine import ASLEEP, Reader, StubMachine, build
 

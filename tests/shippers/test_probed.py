@@ -2,9 +2,9 @@ import itertools
 import threading
 from collections.abc import Sequence
 
-from shippers.pieces import Moment, Piece
+from shippers.pieces import Limit, Moment, Piece
 from shippers.positions import SourcePosition
-from shippers.probed import ProbedSource
+from shippers.probed import WIDTH, ProbedSource
 from shippers.probes.probe import Absent, said
 from tests.shippers.fakes import LARGE, SECOND_NS, eventually
 
@@ -59,11 +59,35 @@ def test_a_probe_is_looked_at_when_it_is_due_and_its_lines_have_the_time_of_the_
     assert bodies(piece) == ["a", "b"]
     assert piece is not None
     assert [line.offset for line in piece.lines] == [1, 2]
-    assert {line.observed_time_unix_nano for line in piece.lines} == {100 * SECOND_NS}
+    assert all(0 <= line.observed_time_unix_nano - 100 * SECOND_NS < SECOND_NS for line in piece.lines)
     source.look(at(104))
     assert read(source, 104) is None
     source.look(at(105))
     assert bodies(read(source, 105)) == ["c"]
+
+
+def test_what_a_look_tells_happened_since_the_look_before() -> None:
+    source = ProbedSource(Counter([["first"], ["second"]]))
+    source.look(at(100))
+    first = read(source, 100)
+    source.look(at(105))
+    second = read(source, 105)
+    assert first is not None
+    assert second is not None
+    assert first.lines[0].time_unix_nano is None
+    line = second.lines[0]
+    assert line.time_unix_nano == 100 * SECOND_NS
+    assert 5 * SECOND_NS <= int(line.attributes[WIDTH]) < 6 * SECOND_NS
+    assert line.time_unix_nano + int(line.attributes[WIDTH]) == line.observed_time_unix_nano
+
+
+def test_what_is_known_of_lines_that_still_wait_is_not_saved() -> None:
+    source = ProbedSource(Counter([["a", "b"]]))
+    source.look(at(100))
+    first = source.read(Limit(lines=1, size=1000), at(100), itertools.count(1))
+    second = source.read(Limit(lines=1, size=1000), at(100), itertools.count(2))
+    memos = [piece.position.generations[0].memo for piece in (first, second) if piece and piece.position]
+    assert memos == ["", "0"]
 
 
 def test_what_was_told_last_is_saved_and_given_back_after_a_restart() -> None:
