@@ -6,6 +6,7 @@ A profile holds those of the ones before it. `[sources] NAME = true` or `false` 
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,9 +51,12 @@ def _capture(config: Config, saved: SourcePosition | None) -> Source:
 
 
 def _nvml(config: Config, saved: SourcePosition | None) -> Source:
+    from shippers.clock import read_boot_id
+    from shippers.nvml.inventory import node_facts
     from shippers.nvml.source import NvmlSource
 
-    return NvmlSource(config.nvml, saved)
+    boot_id = config.clock.boot_id or read_boot_id()
+    return NvmlSource(config.nvml, saved, facts=partial(node_facts, config, boot_id))
 
 
 def _job_map(config: Config, saved: SourcePosition | None) -> Source:

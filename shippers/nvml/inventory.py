@@ -5,7 +5,7 @@ from shippers.config import Config
 from shippers.nvml.messages import Opened
 
 
-def node_facts(config: Config, boot_id: str, observed_ns: int, opened: Opened) -> NodeFacts:
+def node_facts(config: Config, boot_id: str, opened: Opened, observed_ns: int) -> NodeFacts:
     """What NVML says of the node. `observed_ns` is by the wall clock; a record that says the same is the same."""
     return NodeFacts(
         run=config.run, run_id=config.run_id, cluster=config.cluster, reporter=config.reporter, boot_id=boot_id,

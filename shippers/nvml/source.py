@@ -5,14 +5,15 @@ import subprocess
 import sys
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from schemas.records import Gap, RawLine, SourceProgress
+from schemas.records import Gap, NodeFacts, RawLine, SourceProgress
 from schemas.vocabulary import SourceState
+from shippers import pieces
 from shippers.config import NvmlSettings
 from shippers.nvml import messages
 from shippers.nvml.machine import Machine, name_of_signal
@@ -46,12 +47,14 @@ class _Waiting(Struct, frozen=True, kw_only=True):
 class NvmlSource:
     """All that NVML says of this machine's GPUs.
 
-    `inventory`: those that were opened last, with all their names; `looks`: how often all were asked.
+    `inventory`: those that were opened last, with all their names; `looks`: how often all were asked. `facts` makes a
+    record of an inventory and the wall time at which it was read (ns), which is sent when it changes.
     """
 
     def __init__(
-        self, settings: NvmlSettings, saved: SourcePosition | None = None, command: Sequence[str] = COMMAND
-    ) -> None:
+        self, settings: NvmlSettings, saved: SourcePosition | None = None, command: Sequence[str] = COMMAND,
+        facts: Callable[[Opened, int], NodeFacts] | None = None,
+    ) -> None:  # fmt: skip
         self.name = NAME
         self._settings = settings
         self._command = list(command)
@@ -72,6 +75,8 @@ class NvmlSource:
         self._ended_ns = self._looked_ns = 0
         self._failures = 0
         self.inventory: Opened | None = None
+        self._facts = facts
+        self._told_inventory: Opened | None = None
         self.looks = 0
 
     @property
@@ -104,16 +109,25 @@ class NvmlSource:
         """The lines that wait."""
         taken = [self._waiting.popleft() for _ in range(min(limit.lines, len(self._waiting)))]
         dropped, self._dropped = self._dropped, 0
-        if not taken and not dropped and self._memo == self._saved_memo:
+        records = self._changed_facts(moment)
+        if not (taken or dropped or records) and self._memo == self._saved_memo:
             return None
-        self._saved_memo = self._memo
+        # While lines wait, what is known of them must not be saved: a kill would lose them.
+        self._saved_memo = self._saved_memo if self._waiting else self._memo
         lines = [self._line(one, next(numbers)) for one in taken]
         gaps = [Gap(source=self.name, reason="told more than was read", lost_lines=dropped)] if dropped else []
-        position = Position(generation=self._generation, offset=self._offset, memo=self._memo)
+        position = Position(generation=self._generation, offset=self._offset, memo=self._saved_memo)
         return Piece(
             source=self.name, position=SourcePosition(generations=(position,)), lines=lines, gaps=gaps,
-            size=sum(len(line.body) for line in lines),
+            records=records, size=sum(len(line.body) for line in lines),
         )  # fmt: skip
+
+    def _changed_facts(self, moment: Moment) -> list[pieces.Told]:
+        """The record of the inventory, where it is another than the one told last."""
+        if self._facts is None or self.inventory is None or self.inventory == self._told_inventory:
+            return []
+        self._told_inventory = self.inventory
+        return [self._facts(self.inventory, moment.observed_ns)]
 
     def progress(self) -> SourceProgress:
         """Whether the GPUs can be asked, and until when they were."""

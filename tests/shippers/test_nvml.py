@@ -6,12 +6,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from schemas import codec
-from schemas.records import Gpu, RawLine
+from schemas.records import Gpu, NodeFacts, RawLine
 from schemas.topics import RAW
 from shippers.agent import Agent
 from shippers.config import ClockSettings, Config, SpoolSettings
@@ -353,7 +354,7 @@ def test_the_inventory_is_a_record_of_the_node_that_the_codec_takes(machine: Stu
     reader.wait_for_state("on")
     assert reader.source.inventory is not None
     config = Config(cluster="c", reporter="node-7", run_id="live", machine_id="m1")
-    facts = node_facts(config, "boot", 17, reader.source.inventory)
+    facts = node_facts(config, "boot", reader.source.inventory, 17)
     assert facts.gpus == [
         Gpu(
             pci_bus_id="0000:10:00.0", index=0, uuid="GPU-0a1b2c3d-0000-4000-8000-000000000000",
@@ -381,6 +382,8 @@ def test_what_nvml_tells_goes_through_the_agents_spool_with_its_kind_and_its_mom
     agent.request_stop()
     work.join(20)
     assert {batch.source_attributes["nvml"]["kind"] for batch in sink.batches() if batch.records} == {"telemetry"}
+    (facts,) = (record for record in map(partial(codec.decode, RAW.name), sink.values) if isinstance(record, NodeFacts))
+    assert (facts.reporter, [gpu.pci_bus_id for gpu in facts.gpus]) == ("node-7", ["0000:10:00.0"])
     (line,) = (line for batch in sink.batches() for line in batch.records if "gpu.xid" in line.body)
     assert line.time_unix_nano is not None
     assert line.time_unix_nano < line.observed_time_unix_nano
