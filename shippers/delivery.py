@@ -12,6 +12,7 @@ from schemas import codec
 from schemas.records import Gap, Progress
 from schemas.topics import RAW
 from shippers.clock import Clock
+from shippers.losses import losses_by_source
 from shippers.saying import say
 from shippers.segment import Entry
 from shippers.signing import Signer
@@ -140,17 +141,10 @@ class Delivery:
 
     def _give_up(self, entry: Entry, reason: str) -> None:
         """Replace a batch that is refused for ever by gap markers, and wait until those are on disk."""
-        batch = codec.decode(RAW.name, entry.payload)
         self._tell(f"batch {entry.batch_seq} is refused and given up: {reason}")
-        counts: dict[str, int] = {}
-        for line in batch.records:
-            counts[line.source] = counts.get(line.source, 0) + 1
+        lost = losses_by_source([codec.decode(RAW.name, entry.payload)], f"Kafka refused the batch: {reason}")
         with self._lock:
-            self._lost.extend(batch.gaps)
-            self._lost.extend(
-                Gap(source=source, reason=f"Kafka refused the batch: {reason}", lost_lines=count)
-                for source, count in counts.items()
-            )
+            self._lost.extend(lost)
         mark = self._spool.durable_seq
         while self._spool.durable_seq <= mark and not self._is_late():
             time.sleep(_SLICE_S / 10)

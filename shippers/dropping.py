@@ -68,13 +68,15 @@ class Plan:
 def plan(path: Path, acked: int, head: int, is_kept: Callable[[str], bool], reason: str) -> Plan:
     """What is lost with a file, as gap markers, and what stays of it."""
     found = Plan()
-    lost: list[RawBatch] = []
+    lost: list[msgspec.Struct] = []
     for entry in _unacked(path, acked, found.gaps):
         if entry.batch_seq == head:
             found.kept_bytes += _size_of(entry)
             continue
         batch = codec.decode(RAW.name, entry.payload)
-        assert isinstance(batch, RawBatch)
+        if not isinstance(batch, RawBatch):
+            lost.append(batch)
+            continue
         kept = {line.source for line in batch.records if is_kept(line.source)}
         found.kept |= kept
         if kept:
@@ -119,7 +121,8 @@ def _left_of(entry: Entry, drop: Drop) -> Entry | None:
     if entry.batch_seq in drop.heads:
         return entry
     batch = codec.decode(RAW.name, entry.payload)
-    assert isinstance(batch, RawBatch)
+    if not isinstance(batch, RawBatch):
+        return None
     lines = [line for line in batch.records if line.source in drop.kept]
     if not lines:
         return None

@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 
 from schemas import codec
-from schemas.records import ClockReading, Gap, RawBatch, RawLine
+from schemas.records import ClockReading, Gap, RawBatch, RawLine, Topology
 from schemas.topics import RAW
 from shippers import segment
 from shippers.claim import SpoolFormatError
+from shippers.clock import HostClock
+from shippers.delivery import Delivery
 from shippers.positions import Position, Positions, SourcePosition
 from shippers.segment import Entry
 from shippers.spool import Spool, SpoolFullError
-from tests.shippers.fakes import SECOND_NS
+from tests.shippers.fakes import SECOND_NS, FakeSink, eventually
 
 CLOCK = ClockReading(raw_ns=1, mono_ns=2, boottime_ns=3, wall_ns=4)
+HANGS = Topology(run="live", run_id="live", cluster="c", reporter="n", source="s", node="n", start_unix_nano=1)
 KEPT = Path(__file__).with_name("data") / "spool-format-1"
 
 
@@ -92,6 +95,39 @@ def storm(folder: Path) -> Iterator[Spool]:
 
 
 # --- full -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_no_lines_and_is_refused_is_counted(storm: Spool) -> None:
+    sink = FakeSink()
+    sink.refused.add(b"topology")
+    storm.append(codec.encode(HANGS), {}, 0, 0)
+    storm.sync()
+    delivery = Delivery(storm, sink, HostClock(), lambda text: None)
+    delivery.start()
+    lost = eventually(delivery.take_lost, "the gap marker")
+    put(storm, "other")
+    storm.sync()
+    eventually(lambda: storm.acked_seq == 2, "the neighbour")
+
+    assert delivery.stop(5)
+    assert delivery.failure is None
+    assert [(gap.source, gap.lost_lines) for gap in lost] == [("records of the kind topology", 1)]
+
+
+def test_records_that_are_no_lines_go_with_the_oldest_and_are_counted(storm: Spool) -> None:
+    for _ in range(10):
+        put(storm, "storm", "other")
+        storm.append(codec.encode(HANGS), {}, 0, storm.next_line_seq)
+        storm.sync()
+    for _ in range(200):
+        put(storm, "other")
+        storm.sync()
+    found = taken(storm)
+
+    left = sum(isinstance(codec.decode(RAW.name, entry.payload), Topology) for entry in found)
+    assert left + counted(found, "records of the kind topology") == 10
+    assert left < 10
+    assert [offset for source, offset in lines_in(found) if source == "storm"] == [2 * at - 1 for at in range(1, 11)]
 
 
 def test_lines_of_a_source_that_drops_its_newest_stay_when_the_oldest_go(storm: Spool, folder: Path) -> None:
