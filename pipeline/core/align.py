@@ -263,6 +263,7 @@ class NodeFold:
         if state.last is not None and state.last.boot_id != batch.boot_id:
             out.closed.extend(state.node_keys)
             state.node_keys.clear()
+            state.gpus.clear()  # numbers of processes begin anew
 
     def _send(self, batch: RawBatch, out: Pass) -> list[Output]:
         """Event batches for every key concerned, late placement included."""

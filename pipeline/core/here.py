@@ -165,8 +165,12 @@ class Here(Struct, kw_only=True):
         ]
         for key in over:
             del self.jobs[key]
+        return over, self.forget_events(now_ns)
+
+    def forget_events(self, now_ns: int) -> int:
+        """Drop events that wait for their job no longer; how many of them only for lack of room."""
         if self.recent and now_ns - self.recent[0].arrived_ns > FORGET_EVENT_NS:
             self.recent = [recent for recent in self.recent if now_ns - recent.arrived_ns <= FORGET_EVENT_NS]
         crowded = max(0, len(self.recent) - RECENT_EVENTS)
         del self.recent[:crowded]
-        return over, crowded
+        return crowded

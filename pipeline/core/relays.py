@@ -53,6 +53,8 @@ def taken(here: Here, record: Relay, boot_id: str, now_ns: int) -> list[Output]:
                 event=event, arrived_ns=now_ns, sent_to=targets or [node], jobs=record.jobs, reporter=record.reporter
             )
         )
+    # A node without an agent of its own has no batches, at which the rest is forgotten.
+    here.forget_events(now_ns)
     return [_output(here, record, key, events) for key, events in found.items()]
 
 

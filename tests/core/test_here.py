@@ -10,7 +10,7 @@ from pipeline.core.align import NodeFold, NodeState
 from pipeline.core.here import FORGET_EVENT_NS, FORGET_JOB_NS, RECENT_EVENTS, Here, Recent
 from pipeline.core.outputs import Output
 from schemas import signals
-from schemas.records import Event, Gap, NodeProgress, Placement, PlacementSpan, RawBatch
+from schemas.records import Event, Gap, NodeProgress, Placement, PlacementSpan, RawBatch, Relay
 from tests.strategies import (
     CLUSTER,
     INIT,
@@ -241,3 +241,22 @@ def test_what_is_kept_is_never_older_than_six_hours(steps: list[int]) -> None:
         here.forget(now_ns)
         assert all(now_ns - recent.arrived_ns <= FORGET_EVENT_NS for recent in here.recent)
         assert here.recent[-1].event is one
+
+
+def test_what_a_control_plane_tells_of_a_node_without_an_agent_stays_bounded() -> None:
+    fold = NodeFold(SIGNALS)
+    for seq in range(RECENT_EVENTS // 100 + 5):
+        told = [event("k8s.event", node="beta", offset=100 * seq + at) for at in range(100)]
+        _apply(fold, _relay(seq, told), T0)
+    assert len(fold.state.here.recent) == RECENT_EVENTS
+
+    _apply(fold, _relay(999, []), T0 + FORGET_EVENT_NS + SECOND)
+    assert fold.state.here.recent == []
+
+
+def _relay(seq: int, events: list[Event]) -> Relay:
+    told = [msgspec.structs.replace(each, source_kind="control") for each in events]
+    return Relay(
+        run="live", run_id="", cluster=CLUSTER, reporter="control", node="beta", boot_id="b", shipper_id="s",
+        batch_seq=seq, events=told,
+    )  # fmt: skip

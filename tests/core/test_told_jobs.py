@@ -8,7 +8,6 @@ from pipeline.core.align import NodeFold
 from pipeline.core.outputs import Output
 from pipeline.core.placement import Facts, PlacementMap
 from schemas import signals, topics
-from schemas.matching import pattern_files
 from schemas.records import Event, Placement, PlacementSpan, RawBatch, RawLine
 from tests.strategies import CLUSTER, T0, batches, kernel, raw_batch, raw_lines
 
@@ -31,6 +30,13 @@ def _told(seq: int, *bodies: str, source: str = "jobs") -> RawBatch:
 def _kernel(seq: int, minute: str) -> RawBatch:
     lines = raw_lines("kern", [XID.format(minute=minute)], first=seq * 100)
     return raw_batch("beta", seq, lines, attributes={"kern": kernel("beta")})
+
+
+def _uses(seq: int, pid: int) -> RawBatch:
+    """A process uses a GPU."""
+    body = f"rootrank: gpu.process gpu=5 uuid=GPU-12345678-1234-1234-1234-123456789abc pid={pid}"
+    row = RawLine(seq=0, source="nvml", generation="g", offset=0, body=body)
+    return msgspec.structs.replace(_told(seq), records=[row], source_attributes={"nvml": TELEMETRY})
 
 
 def _apply(fold: NodeFold, *records: msgspec.Struct, now_ns: int = T0) -> list[Output]:
@@ -153,29 +159,20 @@ def test_marks_of_two_jobs_in_one_second_stay_two() -> None:
 
 
 def test_the_gpu_of_a_process_becomes_the_gpu_of_its_rank_in_either_order() -> None:
-    row = RawLine(
-        seq=0, source="nvml", generation="g", offset=0,
-        body="rootrank: gpu.process gpu=5 uuid=GPU-12345678-1234-1234-1234-123456789abc pid=900",
-    )  # fmt: skip
-    uses = msgspec.structs.replace(_told(2), records=[row], source_attributes={"nvml": TELEMETRY})
+    uses = _uses(2, 900)
     rank = _told(1, RANK.format(rank=0, pid=900))
-    there = _with_gpu_signal()
     for first, second in (
         (rank, uses),
         (msgspec.structs.replace(uses, batch_seq=1), _told(2, RANK.format(rank=0, pid=900))),
     ):
-        fold = NodeFold(there)
+        fold = NodeFold(SIGNALS)
         (span,) = _spans(_apply(fold, first, second))
         assert (span.rank, span.gpu_index, span.gpu_uuid) == (0, 5, "GPU-12345678-1234-1234-1234-123456789abc")
 
 
 def test_an_investigation_joins_rank_process_and_gpu() -> None:
-    row = RawLine(
-        seq=0, source="nvml", generation="g", offset=0,
-        body="rootrank: gpu.process gpu=5 uuid=GPU-12345678-1234-1234-1234-123456789abc pid=901",
-    )  # fmt: skip
-    uses = msgspec.structs.replace(_told(2), records=[row], source_attributes={"nvml": TELEMETRY})
-    outputs = _apply(NodeFold(_with_gpu_signal()), _told(1, *(RANK.format(rank=r, pid=900 + r) for r in (0, 1))), uses)
+    uses = _uses(2, 901)
+    outputs = _apply(NodeFold(SIGNALS), _told(1, *(RANK.format(rank=r, pid=900 + r) for r in (0, 1))), uses)
     facts = Facts()
     for event in _events(outputs, KEY):
         facts.learn(event)
@@ -184,35 +181,8 @@ def test_an_investigation_joins_rank_process_and_gpu() -> None:
     assert (known.gpu_uuid, known.gpu_index) == ("GPU-12345678-1234-1234-1234-123456789abc", 5)
 
 
-def _with_gpu_signal() -> signals.SignalSet:
-    """The release's signals, with the line about processes of GPUs that the agent's NVML source tells."""
-    contents = {**pattern_files(), "site/gpu": _GPU_SIGNAL.encode()}
-    return signals.SignalSet(contents)
-
-
-_GPU_SIGNAL = """
-emitter = "test"
-checked_against = "test"
-references = []
-order = 1
-[[signal]]
-id = "agent.gpu_process"
-event = "gpu.memory_process"
-told_by = "telemetry"
-hints = ["rootrank: gpu.process"]
-pattern = '''^rootrank: gpu\\.process gpu=(?P<gpu>\\d{1,3}) uuid=(?P<uuid>GPU-[0-9a-f-]{36}) pid=(?P<pid>\\d{1,10})'''
-types = { gpu = "int", uuid = "text", pid = "pid" }
-subject = { gpu_index = "gpu", gpu_uuid = "uuid" }
-placement = true
-role = "context"
-scope = "gpu"
-severity = "info"
-label = "context/placement"
-[[signal.matches]]
-line = "rootrank: gpu.process gpu=5 uuid=GPU-12345678-1234-1234-1234-123456789abc pid=900"
-gives = { gpu = "5", uuid = "GPU-12345678-1234-1234-1234-123456789abc", pid = "900" }
-[[signal.misses]]
-line = "rootrank: gpu.process gpu=5"
-[[signal.misses]]
-line = "rootrank: gpu.processes"
-"""
+def test_after_a_restart_of_the_node_a_process_of_the_same_number_is_another_one() -> None:
+    fold = NodeFold(SIGNALS)
+    after = msgspec.structs.replace(_told(2, RANK.format(rank=0, pid=900)), boot_id="boot-2")
+    (span,) = _spans(_apply(fold, _uses(1, 900), after))
+    assert (span.pid, span.gpu_uuid) == (900, None)
