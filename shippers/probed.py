@@ -139,6 +139,8 @@ class ProbedSource:
             self._end_look(moment, "refused", str(error))
         except OSError as error:
             self._end_look(moment, "refused", f"{error.filename or self.name}: {error.strerror or error}")
+        except Exception as error:  # what a machine says in a way that nobody foresaw stops one source, not the agent
+            self._end_look(moment, "refused", f"failed, which is to be reported: {type(error).__name__}: {error}")
         else:
             self.spent.told += len(told)
             span = (self._through_ns, moment.observed_ns + time.monotonic_ns() - began_ns)

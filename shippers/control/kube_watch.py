@@ -26,6 +26,8 @@ MAX_OBJECTS: Final = 100_000
 _POSITION_EVERY_S: Final = 5.0
 _RETRY_S: Final = (0.2, 1.0, 3.0, 10.0)
 _REFUSED_S: Final = 30.0
+_AT_ONCE_S: Final = 1.0
+MAX_SIDES: Final = 512
 _SAY_AFTER: Final = 3
 
 
@@ -85,6 +87,7 @@ class KindWatcher:
         self._now_ns = now_ns
         self._known: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._position_s = float("-inf")
+        self._last = ""
 
     def run(self, position: str, outlet: Outlet) -> None:
         """Tell changes until told to stop."""
@@ -103,11 +106,11 @@ class KindWatcher:
             except GoneError:
                 since = version or "the list began"
                 gap = f"the API server has forgotten what changed since {since}: all was listed again"
-                version = ""
+                version = self._last = ""
                 outlet.put([], self._encoded(""), gap=gap)
             except (ForbiddenError, MissingError) as error:
                 outlet.stand(*self._refusal(error))
-                version = ""
+                version = self._last = ""
                 outlet.stopping.wait(self._refused_s)
             except ApiError as error:
                 failures += 1
@@ -115,8 +118,6 @@ class KindWatcher:
                 if failures >= _SAY_AFTER:
                     outlet.stand("refused", str(error))
                 outlet.stopping.wait(_RETRY_S[min(failures, len(_RETRY_S)) - 1])
-
-    _last: str = ""
 
     def probe(self) -> tuple[SourceState, str | None]:
         """Whether the kind may be listed."""
@@ -170,6 +171,7 @@ class KindWatcher:
     def _watch(self, version: str, outlet: Outlet) -> str:
         """Tell changes until the server ends the answer; the version then."""
         self._last = version
+        began_s, is_empty = time.monotonic(), True
         query = {
             "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": str(round(self._wait_s)),
             **self._selector,
@@ -177,6 +179,7 @@ class KindWatcher:
         for change in self._api.watch(self._kind.path(), self._silence_s, **query):
             if outlet.stopping.is_set():
                 break
+            is_empty = False
             kind, shape = change.get("type"), change.get("object")
             if kind == "ERROR" or not isinstance(shape, dict):
                 raise self._failure(shape)
@@ -189,6 +192,8 @@ class KindWatcher:
                 self._known.pop(_uid(shape), None)
                 self._kind.forget(shape)
             self._put(outlet, lines, records)
+        if is_empty and time.monotonic() - began_s < _AT_ONCE_S and not outlet.stopping.is_set():
+            raise ApiError(f"{self.name}: the server ends a watch at once and tells nothing")
         self._put(outlet, (), ())
         return self._last
 
@@ -226,6 +231,8 @@ class KindWatcher:
                 known[fact.side] = fact.value
             lines += [fact.line] if fact.line is not None else []
             records += fact.records
+        while len(known) > MAX_SIDES:  # a container that fails again and again ends as often
+            del known[next(iter(known))]
         if known:
             self._known[uid] = known
             self._known.move_to_end(uid)

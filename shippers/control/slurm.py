@@ -117,20 +117,22 @@ class SlurmWatcher:
         before: dict[str, str] | None = None
         while not outlet.stopping.is_set():
             now_ns, pause_s = self._now_ns(), self._every_s
+            now_told = dict(told)  # what is found before a look fails is not told, so it must be found again
             try:
-                found = list(self._look.look(self._ask, told, since_ns, now_ns))
+                found = list(self._look.look(self._ask, now_told, since_ns, now_ns))
             except SlurmAbsentError as error:
                 outlet.stand("off", str(error))
                 pause_s = _RETRY_S
             except SlurmError as error:
                 outlet.stand("refused", str(error))
             else:
+                told = now_told
                 outlet.stand("on", None, now_ns)
                 if found or told != before:
                     lines = [each for each in found if isinstance(each, Line)]
                     records = [each for each in found if not isinstance(each, Line)]
                     outlet.put(lines, msgspec.json.encode(_Memory(told=told)).decode(), records=records)
-                    before = dict(told)
+                    before = told
             outlet.stopping.wait(pause_s)
 
 

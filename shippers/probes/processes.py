@@ -73,7 +73,7 @@ class Processes:
 
     def open(self, memo: str) -> None:
         """Take up what was told before."""
-        self._told = msgspec.json.decode(memo, type=dict[int, Told]) if memo else {}
+        self._told = _told_of(memo)
         self._boot_wall_s = self._booted_at_s()
 
     def look(self, moment: Moment) -> Sequence[str]:
@@ -173,6 +173,14 @@ class Processes:
         at = datetime.fromtimestamp(self._boot_wall_s + ticks / self._ticks, UTC)
         # The kernel tells the start of the machine in whole seconds.
         return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _told_of(memo: str) -> dict[int, Told]:
+    """What was told before; nothing where another release wrote it in another way: then it is told again."""
+    try:
+        return msgspec.json.decode(memo, type=dict[int, Told]) if memo else {}
+    except msgspec.DecodeError:
+        return {}
 
 
 def read_process(proc: Path, pid: int) -> Process | None:

@@ -21,11 +21,14 @@ class Counter:
         self.hold = hold
         self.opened_with: list[str] = []
         self.is_absent = False
+        self.fails = False
 
     def open(self, memo: str) -> None:
         self.opened_with.append(memo)
 
     def look(self, moment: Moment) -> Sequence[str]:
+        if self.fails:
+            raise ValueError("no number: x")
         if self.is_absent:
             raise Absent("no counter here")
         if self.hold is not None:
@@ -141,3 +144,18 @@ def test_values_of_a_line_have_no_blanks_and_what_is_none_is_left_out() -> None:
     assert said("gpu.clocks", gpu=3, reason="HW slowdown\n", uuid=None, name="") == (
         "rootrank: gpu.clocks gpu=3 reason=HW_slowdown name=-"
     )
+
+
+def test_a_probe_that_fails_as_nobody_foresaw_is_refused_and_looked_at_again() -> None:
+    for may_hang in (False, True):
+        probe = Counter([["a"]], may_hang=may_hang)
+        probe.fails = True
+        source = ProbedSource(probe)
+        source.look(at(100))
+        eventually(lambda source=source: source.progress().state == "refused", "it is said")
+        assert "ValueError: no number: x" in (source.progress().reason or "")
+        probe.fails = False
+        eventually(
+            lambda source=source: source.look(at(200)) or source.progress().state == "on", "it is looked at again"
+        )
+        assert bodies(read(source, 200)) == ["a"]

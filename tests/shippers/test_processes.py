@@ -156,3 +156,9 @@ def test_it_is_off_below_the_full_profile() -> None:
     (entry,) = (each for each in builtin.BUILT_IN if each.name == "processes")
     assert not builtin.is_on(entry, Config())
     assert builtin.is_on(entry, Config(profile="full"))
+
+
+def test_what_another_release_remembered_in_another_way_is_told_again(proc: Proc) -> None:
+    proc.add(900, "python", ENVIRONMENT)
+    (line,) = _look(_opened(proc, memo='{"900":"rank 3"}'))
+    assert "job=7 attempt=0 rank=3" in line

@@ -34,6 +34,7 @@ class FakeApi:
         self.half_lines = 0
         self.drops = 0
         self.slow_s = 0.0
+        self.ends_at_once = False
         self.bookmark_s = 0.1
         self.requests: list[str] = []
         self.is_down = False
@@ -175,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         until_s = time.monotonic() + float(query.get("timeoutSeconds", "5"))
-        while time.monotonic() < until_s:
+        while time.monotonic() < until_s and not api.ends_at_once:
             with api.changed:
                 if since < api.forgotten:
                     self._chunk({"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}})

@@ -161,6 +161,18 @@ def test_a_server_that_says_nothing_is_asked_again(fake: FakeApi) -> None:
         assert eventually(lambda: watch.lines(), "the event")
 
 
+def test_a_server_that_ends_each_watch_at_once_is_not_asked_all_the_time(fake: FakeApi) -> None:
+    fake.ends_at_once = True
+    with watching(fake, events()) as watch:
+        assert eventually(lambda: watch.outlet.state == "refused", "it is said")
+        assert "ends a watch at once" in (watch.outlet.reason or "")
+        assert fake.watches(EVENTS) <= 4
+        fake.ends_at_once = False
+        fake.put(EVENTS, event("e1", "Evicted", "one"))
+        assert eventually(lambda: watch.lines(), "the event")
+        assert not watch.gaps()
+
+
 def test_a_server_that_is_away_is_said_and_waited_for(fake: FakeApi) -> None:
     fake.is_down = True
     with watching(fake, events()) as watch:

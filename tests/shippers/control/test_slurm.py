@@ -189,6 +189,32 @@ def test_a_controller_that_does_not_answer_is_refused_and_asked_again(stepped: t
     assert [line.attributes["node"] for line in found] == ["gpu03"]
 
 
+class TornOnce:
+    """A squeue whose first answer ends in a row that is none."""
+
+    def __init__(self) -> None:
+        self.is_torn = True
+
+    def __call__(self, program: str, arguments: tuple[str, ...]) -> str:
+        whole = asked("5-end", program, arguments)
+        torn, self.is_torn = self.is_torn, False
+        return whole + "squeue: error: no more of it\n" if torn else whole
+
+
+def test_what_stood_before_a_row_that_is_none_is_told_with_the_next_answer() -> None:
+    expected = [each.body for each in told(Jobs(HEAD), ("5-end",)) if isinstance(each, Line)]
+    outlet = Outlet("slurm/jobs")
+    watcher = SlurmWatcher("slurm/jobs", Jobs(HEAD), TornOnce(), every_s=0.02, age_ns=None, now_ns=lambda: NOW_NS)
+    thread = threading.Thread(target=watcher.run, args=("", outlet), daemon=True)
+    thread.start()
+    eventually(lambda: outlet.state == "on", "the second answer")
+    outlet.stopping.set()
+    thread.join(5)
+
+    assert [line.body for step in outlet.take(1000) for line in step.lines] == expected
+    assert expected
+
+
 @pytest.mark.parametrize(
     ("text", "hosts"),
     [
