@@ -1,7 +1,7 @@
 """Mounts: network file systems that do not answer, that come and go, and any that became read-only.
 
 A network file system is asked by a thread that may hang with it: nobody waits for it, and it is asked again only when
-that thread has come back, so there is never more than one for each.
+that thread has come back, so there is never more than one for each, and for all no more than a limit.
 """
 
 import os
@@ -54,6 +54,7 @@ class Mounts(HostProbe):
         super().__init__(root)
         self._statvfs = statvfs
         self._asked: dict[str, _Asked] = {}
+        self._left: list[_Asked] = []  # unmounted while they did not answer: their threads wait for the server
         self._told_s: dict[str, float] = {}
         self._sources: dict[str, Mount] | None = None
         self._written: dict[str, str] = {}
@@ -72,6 +73,8 @@ class Mounts(HostProbe):
         before, self._sources = self._sources, now
         if before is None:
             return
+        again_s = thresholds().limits["mount_again_s"]
+        self._told_s = {what: at_s for what, at_s in self._told_s.items() if self.now_s - at_s < again_s}
         for source in sorted(now.keys() - before.keys()):
             self._tell_rarely(source, "mounted", now[source])
         for source in sorted(before.keys() - now.keys()):
@@ -79,16 +82,17 @@ class Mounts(HostProbe):
 
     def _tell_rarely(self, source: str, to: str, mount: Mount) -> None:
         """What an automounter does all day is told once an hour: as it went away, or came."""
-        if self.now_s - self._told_s.get(f"{source} {to}", float("-inf")) < thresholds().limits["mount_again_s"]:
+        if f"{source} {to}" in self._told_s:
             return
         self._told_s[f"{source} {to}"] = self.now_s
         self.tell("fs.mount", to=to, fstype=mount.fstype, server=mount.server, path=mount.path, filesystem=source)
 
     def _see_read_only(self, now: dict[str, Mount]) -> None:
+        before, self._written = self._written, {}
         for device, mount in now.items():
-            place, state = device, "ro" if mount.is_read_only else "rw"
-            was = self._written.get(place)
-            if was is not None and was != state:
+            # The number of a device that went is given to the next one.
+            place, state = f"{device} {mount.source}", "ro" if mount.is_read_only else "rw"
+            if before.get(place, state) != state:
                 self.tell("fs.mode", to="read_only" if state == "ro" else "writable", fstype=mount.fstype,
                           device=mount.source.removeprefix("/dev/"), path=mount.path)  # fmt: skip
             self._written[place] = state
@@ -99,9 +103,11 @@ class Mounts(HostProbe):
         limits = thresholds().limits
         for device in [device for device in self._asked if device not in now]:
             gone = self._asked.pop(device)
+            self._left.append(gone)
             if self.states.pop(device, "") == _STALLED:
                 self._tell_state(gone.mount, "fs.answers", why="unmounted")
-        for device in list(now)[: int(limits["mounts_asked"])]:
+        self._left = [left for left in self._left if left.waits(0)]
+        for device in list(now)[: max(0, int(limits["mounts_asked"]) - len(self._left))]:
             asked = self._asked.get(device)
             if asked is not None and asked.waits(0):
                 self._see_stalled(device, asked, limits["mount_answer_s"])

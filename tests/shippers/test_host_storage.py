@@ -11,6 +11,7 @@ from shippers.probes.mounts import Mounts
 from shippers.probes.nvme import Health, Nvme, health
 from shippers.probes.probe import Absent, Refused
 from shippers.probes.space import SpaceLeft, see, space
+from shippers.probes.thresholds import thresholds
 from tests.shippers.fakes import eventually
 from tests.shippers.host import Node, events_of, node
 
@@ -138,6 +139,30 @@ def test_a_file_system_that_becomes_read_only(node: Node) -> None:
     assert events_of(lines)[0].name == "fs.readonly"
     node.replace(MOUNTINFO, "nvme1n1p1 ro", "nvme1n1p1 rw")
     assert [event.name for event in events_of(node.look(probe))] == ["fs.writable"]
+
+
+def test_another_file_system_under_the_number_of_one_that_went_became_no_other(node: Node) -> None:
+    probe = of(node, Server())
+    node.look(probe)
+    node.replace(MOUNTINFO, "/dev/nvme1n1p1 rw", "/dev/sdb1 ro")
+    assert not [line for line in node.look(probe) if "fs.mode" in line]
+
+
+def test_mounts_that_come_and_go_while_their_server_is_away_leave_a_bounded_number_of_threads(node: Node) -> None:
+    server = Server()
+    server.stop = "/data"
+    probe = of(node, server)
+    text = (node.root / MOUNTINFO.lstrip("/")).read_text()
+    data = next(line for line in text.splitlines(keepends=True) if "store3" in line)
+    number = data.split()[2]
+    most = int(thresholds().limits["mounts_asked"])
+    for turn in range(most + 10):
+        node.set(MOUNTINFO, data.replace(number, f"0:{1000 + turn}"))
+        node.look(probe)
+    try:
+        assert sum(thread.name == "statvfs /data" for thread in threading.enumerate()) == most
+    finally:
+        server.answers.set()
 
 
 @pytest.mark.parametrize(
