@@ -5,8 +5,9 @@ from typing import Final
 
 from msgspec import Struct
 
-_JOBS: Final = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
-_ENVIRONMENT_BYTES: Final = 256 * 1024
+from shippers.jobs.environment import Seat, place_of, seat_of
+from shippers.probes.processes import Process, environment_of, process_in, ranks_among
+
 _PEERS: Final = 3
 
 
@@ -19,13 +20,11 @@ class LocalRank(Struct, frozen=True, kw_only=True):
 
 
 def ranks_here(proc: Path) -> list[LocalRank]:
-    """All of them, by rank; of several processes of one rank the first. Who may not be read is passed over."""
-    found: dict[tuple[str, int], LocalRank] = {}
-    for folder in sorted((each for each in proc.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name)):
-        rank = _rank_of(folder)
-        if rank is not None:
-            found.setdefault((rank.job, rank.rank), rank)
-    return sorted(found.values(), key=lambda each: (each.rank, each.job))
+    """All of them, by rank, as the source `processes` finds them. Who may not be read is passed over."""
+    pids = sorted(int(each.name) for each in proc.iterdir() if each.name.isdecimal())
+    found = ranks_among(filter(None, (_with_a_rank(proc, pid) for pid in pids)))
+    ranks = [LocalRank(pid=each.pid, rank=each.seat.rank or 0, job=each.seat.job) for each in found]
+    return sorted(ranks, key=lambda each: (each.rank, each.job))
 
 
 def chosen(ranks: list[LocalRank], silent: int | None) -> list[LocalRank]:
@@ -37,18 +36,10 @@ def chosen(ranks: list[LocalRank], silent: int | None) -> list[LocalRank]:
     return [*first[:1], *others[:_PEERS]] if first else others[: _PEERS + 1]
 
 
-def _rank_of(folder: Path) -> LocalRank | None:
-    try:
-        with (folder / "environ").open("rb") as file:
-            data = file.read(_ENVIRONMENT_BYTES)
-    except OSError:
+def _with_a_rank(proc: Path, pid: int) -> Process | None:
+    """A process that says its rank, also where it names no job."""
+    environment = environment_of(proc, pid)
+    rank, _, _ = place_of(environment)
+    if rank is None:
         return None
-    if b"RANK=" not in data:
-        return None
-    pairs = (part.partition(b"=") for part in data.split(b"\0"))
-    values = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs}
-    number = values.get("RANK", "")
-    if not number.isdecimal() or len(number) > 7 or "WORLD_SIZE" not in values:
-        return None
-    job = next((values[name] for name in _JOBS if values.get(name)), "")
-    return LocalRank(pid=int(folder.name), rank=int(number), job=job)
+    return process_in(proc, pid, seat_of(environment) or Seat(job="", rank=rank))

@@ -94,9 +94,7 @@ class Api:
             if answered[1].status == 401 and (fresh := self.access.bearer(is_refused=True)) != token:
                 answered[0].close()
                 answered = self._once(method, path, query, body, timeout_s, fresh)
-        except OSError as error:
-            raise ApiError(f"{self.access.name}: {_why(error)}") from None
-        except http.client.HTTPException as error:
+        except (OSError, http.client.HTTPException) as error:
             raise ApiError(f"{self.access.name}: {_why(error)}") from None
         connection, answer = answered
         if answer.status >= 300:

@@ -56,7 +56,7 @@ def seat_of(environment: Mapping[str, str]) -> Seat | None:
     if name is None:
         return None
     attempt = "SLURM_RESTART_COUNT" if name.startswith("SLURM") else "ROOTRANK_ATTEMPT"
-    rank, local_rank, world = _place(environment)
+    rank, local_rank, world = place_of(environment)
     return Seat(
         job=environment[name], attempt=number(environment.get(attempt)) or 0, scheduler=_SCHEDULERS[name], rank=rank,
         local_rank=local_rank, world=world, visible=environment.get("CUDA_VISIBLE_DEVICES", ""),
@@ -105,7 +105,8 @@ def _is_job(name: str, value: str) -> bool:
     return bool(value) and not (name == "TORCHELASTIC_RUN_ID" and value == "none")
 
 
-def _place(environment: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
+def place_of(environment: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
+    """Rank, local rank and number of ranks that a process says it has."""
     for names in _RANKS:
         rank, local_rank, world = (number(environment.get(name)) for name in names)
         if rank is not None and (world is not None or local_rank is not None):

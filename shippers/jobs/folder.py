@@ -31,6 +31,7 @@ _LOOK_NS: Final = 500_000_000
 _KEPT_IDLE_NS: Final = {OF_ROOT: 86_400 * 10**9, OF_ALL: 900 * 10**9}
 _MAX_FILES: Final = 1_000
 _MAX_ENTRIES: Final = 10_000
+_MAX_OWNERS: Final = 10_000
 # Of a file with more than that unread only the end is read: a program that writes so much writes no marks.
 _MAX_BEHIND_BYTES: Final = 1024 * 1024
 _TAIL_BYTES: Final = 64 * 1024
@@ -75,7 +76,6 @@ class JobsFolder:
         self._saved = {position.generation: position for position in saved.generations} if saved else {}
         self._files: dict[tuple[str, str, int], _File] = {}
         self._owners: dict[str, int] = {}
-        self._refused: dict[str, int] = {}
         self._look_mono_ns = 0
         self._unsaved = False
         self._state: SourceState = "off"
@@ -182,8 +182,15 @@ class JobsFolder:
         with contextlib.suppress(OSError):
             for raw in _bytes_of(file.path, 0, min(file.offset, _CHUNK_BYTES)).split(b"\n"):
                 said = read(raw.decode("utf-8", "replace"), 0)
-                if said is not None and said.uid is not None:
-                    self._owners[said.job] = said.uid
+                if said is not None:
+                    self._learn_owner(said)
+
+    def _learn_owner(self, said: Said) -> None:
+        if said.uid is not None:
+            self._owners.pop(said.job, None)
+            self._owners[said.job] = said.uid
+            while len(self._owners) > _MAX_OWNERS:
+                del self._owners[next(iter(self._owners))]
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
@@ -195,7 +202,6 @@ class JobsFolder:
         try:
             data = _bytes_of(file.path, file.offset, _CHUNK_BYTES, file.inode)
         except OSError as error:
-            self._refused[str(file.path)] = file.owner
             self._reason = f"{printable(str(file.path))}: {error.strerror}"
             file.size = file.offset  # looked at again when it has grown
             return [], 0
@@ -245,8 +251,7 @@ class JobsFolder:
         if said is None:
             return None
         if file.path.parent.name == OF_ROOT:
-            if said.uid is not None:
-                self._owners[said.job] = said.uid
+            self._learn_owner(said)
             return said
         may = said.thing in OF_USERS and file.owner in (0, self._owners.get(said.job, file.owner))
         return said if may else None

@@ -7,7 +7,7 @@ another user, where the agent is not root) is passed over and counted in the rea
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -115,20 +115,10 @@ class Processes:
             self._candidates.pop(pid, None)
 
     def _ranks(self) -> Iterator[Process]:
-        """Of the processes that share a seat the one that is the rank: the first below those that only start it."""
-        by_seat: dict[tuple[str, int, int | None], list[Process]] = {}
-        for process in self._candidates.values():
-            if self._passed_over.get(process.pid, 0) >= 2:  # its environment has settled
-                by_seat.setdefault(_key(process), []).append(process)
+        """Ranks that were not told, of what has settled."""
+        settled = (each for each in self._candidates.values() if self._passed_over.get(each.pid, 0) >= 2)
         taken = self._taken()
-        for seat, processes in sorted(by_seat.items(), key=lambda item: item[0][:2]):
-            if seat in taken:
-                continue
-            own = [each for each in processes if each.command not in _STARTERS]
-            pids = {each.pid for each in own}
-            top = [each for each in own if each.parent not in pids]
-            if top:
-                yield min(top, key=lambda each: (each.started_ticks, each.pid))
+        return (process for process in ranks_among(settled) if _key(process) not in taken)
 
     def _taken(self) -> set[tuple[str, int, int | None]]:
         """The seats whose ranks were told and run."""
@@ -183,11 +173,27 @@ def _told_of(memo: str) -> dict[int, Told]:
         return {}
 
 
+def ranks_among(processes: Iterable[Process]) -> Iterator[Process]:
+    """Of the processes that share a seat the one that is the rank: the first below those that only start it."""
+    by_seat: dict[tuple[str, int, int | None], list[Process]] = {}
+    for process in processes:
+        by_seat.setdefault(_key(process), []).append(process)
+    for _, seated in sorted(by_seat.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or 0)):
+        own = [each for each in seated if each.command not in _STARTERS]
+        pids = {each.pid for each in own}
+        top = [each for each in own if each.parent not in pids]
+        if top:
+            yield min(top, key=lambda each: (each.started_ticks, each.pid))
+
+
 def read_process(proc: Path, pid: int) -> Process | None:
     """What a process says of its job; None where it says nothing, is gone, or may not be read."""
     seat = seat_of(environment_of(proc, pid))
-    if seat is None:
-        return None
+    return None if seat is None else process_in(proc, pid, seat)
+
+
+def process_in(proc: Path, pid: int, seat: Seat) -> Process | None:
+    """The process that has a seat; None where it is gone."""
     found = _stat(proc, pid)
     if found is None:
         return None

@@ -218,6 +218,17 @@ def test_ranks_are_found_by_their_environment(ranks: list[Rank]) -> None:
     ]
 
 
+def test_a_shell_that_starts_a_rank_is_not_asked_in_its_place(tmp_path: Path) -> None:
+    torchrun, mpi = "RANK=3\0WORLD_SIZE=4\0", "PMI_RANK=5\0PMI_SIZE=8\0"
+    for pid, parent, command, said in ((10, 1, "bash", torchrun), (11, 10, "python", torchrun), (12, 1, "x", mpi)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "environ").write_text(said)
+        stat = f"{pid} ({command}) S {parent} {'0 ' * 17}{pid} 0\n"
+        (tmp_path / str(pid) / "stat").write_text(stat)
+
+    assert [(each.pid, each.rank, each.job) for each in ranks_here(tmp_path)] == [(11, 3, ""), (12, 5, "")]
+
+
 def test_the_silent_rank_comes_first_and_the_nearest_ones_after_it() -> None:
     ranks = [LocalRank(pid=100 + number, rank=number) for number in range(8)]
 
