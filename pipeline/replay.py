@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from pipeline.core import times
 from pipeline.core.parse import kmsg_header, parse_line
-from pipeline.core.source_reader import stated
+from pipeline.core.stated import stated
 from pipeline.flight_files import dump_lines
 from pipeline.folder import FolderPlan, NodePlan, SourcePlan
 from pipeline.kafka_access import access, shipper_settings

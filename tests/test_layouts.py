@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.core.align import NodeFold
-from pipeline.core.source_reader import stated
+from pipeline.core.stated import stated
 from pipeline.folder import FolderPlan, SourcePlan, plan
 from pipeline.layouts import Layout, layout_of
 from pipeline.reader import records

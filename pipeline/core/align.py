@@ -7,7 +7,6 @@ its sources carry from line to line, which jobs run there and since when, and th
 
 from collections.abc import Iterable, Iterator
 from typing import Final
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct, field
@@ -15,15 +14,16 @@ from msgspec import Struct, field
 from pipeline.core import keys, placing, relays, times
 from pipeline.core.annotations import events_of
 from pipeline.core.clocks.node import NodeClock
-from pipeline.core.here import Here, JobHere
-from pipeline.core.measured import read_through
+from pipeline.core.here import Here
 from pipeline.core.outputs import Output
+from pipeline.core.passed_on import is_due, passed_on, says_the_same, to_each
+from pipeline.core.routes import CONTROL
 from pipeline.core.segments import UNMEASURED_AGAIN_NS, segments_of, unmeasured
 from pipeline.core.source_clock import SourceMemory
-from pipeline.core.source_reader import CONTROL, Pass, SourceReader
+from pipeline.core.source_reader import Pass, SourceReader
 from pipeline.core.stamps import EARLIEST_NS, LATEST_NS
 from pipeline.core.times import When
-from pipeline.core.trust import Judged, Trust, left_out, own_voice, replay_of, stale
+from pipeline.core.trust import SENT_AGAIN, Judged, Trust, left_out, own_voice, released, why_old
 from schemas import topics
 from schemas.records import (
     Annotation,
@@ -39,20 +39,13 @@ from schemas.records import (
     RawLine,
     Relay,
     Release,
-    SourceProgress,
 )
 from schemas.signals import SignalSet
-from schemas.vocabulary import SourceState
 
-SENT_AGAIN: Final = "batches came again that were taken before; they are not counted twice"
 # Broker time after which the last lines of a file are taken for its end, for the time being.
 REST_NS: Final = 5 * times.SECOND_NS
 # Broker time after which a silent source is forgotten: files of pods have new names every time.
 FORGET_SOURCE_NS: Final = 7 * times.DAY_NS
-# How far a node was read is known every second. A job of thousands of nodes is told of so many of them in a second, and
-# of each after so long at most (broker time), but for what changes more than that.
-TOLD_IN_A_SECOND: Final = 100
-TELL_AT_LEAST_NS: Final = 10 * times.SECOND_NS
 # Sources are read in this order, by kind; the others after them.
 _TURNS: Final = {"telemetry": 0, "application": 1}
 
@@ -126,25 +119,11 @@ class NodeFold:
     def _judged(self, judged: Judged, now_ns: int) -> list[Output]:
         """Take what is proven; of what is not, tell, and take it only where it counts all the same."""
         record = judged.record
-        doubt = judged.doubt or self._old(record, now_ns)
+        doubt = judged.doubt or why_old(record, self._state.trust, self._state.shippers, now_ns)
         if doubt:
             told = self._tell_left_out(record, doubt, now_ns, counts=judged.counts)
             return [*told, *self.apply(record, now_ns=now_ns)] if judged.counts else told
         return self._release(record, now_ns) if isinstance(record, Release) else list(self.apply(record, now_ns=now_ns))
-
-    def _old(self, record: object, now_ns: int) -> str:
-        """Why a proven record is one that was sent before; empty where it is new."""
-        trust, shippers = self._state.trust, self._state.shippers
-        if isinstance(record, Progress):
-            return replay_of(trust, record)
-        if isinstance(record, RawBatch):
-            known = shippers.get(record.shipper_id)
-            if known is not None:
-                return SENT_AGAIN if record.batch_seq <= known else ""
-            return stale(record, now_ns)
-        if isinstance(record, Release) and record.released_unix_nano <= trust.released.get(record.key_id or "", 0):
-            return "a release that came again"
-        return ""
 
     def _tell_left_out(self, record: object, why: str, now_ns: int, *, counts: bool) -> list[Output]:
         """A gap for the jobs of the reporter, or for itself where nothing runs there. Nothing else is believed."""
@@ -161,20 +140,11 @@ class NodeFold:
 
     def _release(self, release: Release, now_ns: int) -> list[Output]:
         """Read lines that a person lets count. Nothing is learned of the clock or the shipper that they came from."""
-        key_id = release.key_id or ""
-        self._state.trust.released[key_id] = release.released_unix_nano
-        said = {
-            source: {**release.batch.source_attributes.get(source, {}), "released.by": release.who}
-            for source in {line.source for line in release.batch.records}
-        }
-        batch = msgspec.structs.replace(
-            release.batch, run=release.run, run_id=release.run_id, cluster=release.cluster, reporter=release.reporter,
-            shipper_id=f"release/{key_id}", batch_seq=release.released_unix_nano, source_attributes=said,
-        )  # fmt: skip
+        batch = released(self._state.trust, release)
         out = Pass(now_ns=now_ns)
         seen_ns = max(1, batch.clock.wall_ns)
         batch, out.gaps = own_voice(batch)
-        memories = {source: SourceMemory(seen_ns=seen_ns) for source in said}
+        memories = {source: SourceMemory(seen_ns=seen_ns) for source in batch.source_attributes}
         for reader, lines in self._readers(batch, out, memories):
             reader.read(lines)
         for reader, _ in self._readers(batch, out, memories):
@@ -325,15 +295,13 @@ class NodeFold:
         reporting = (source.attributes.get("node", progress.reporter) for source in progress.sources)
         state.speaks_of_itself = state.speaks_of_itself or progress.reporter in reporting
         rest = self._rest(progress, now_ns)
-        said, before = self._passed_on(progress, now_ns), state.passed
-        if before is None or _but_for_time(before) != _but_for_time(said):
-            wanted = list(state.here.jobs)
-        else:
-            wanted = [key for key, job in state.here.jobs.items() if self._is_due(job, progress.reporter, now_ns)]
+        said, spans = self._passed_on(progress, now_ns), state.spans.values()
+        is_news = not says_the_same(state.passed, said)
+        wanted = [k for k, job in state.here.jobs.items() if is_news or is_due(job, spans, progress.reporter, now_ns)]
         state.passed = said
         for key in wanted:
             state.here.jobs[key].passed_ns = now_ns
-        return [*rest, *_to_each(said, [*wanted, *state.node_keys]), *segments, *self._close(now_ns)]
+        return [*rest, *to_each(said, [*wanted, *state.node_keys]), *segments, *self._close(now_ns)]
 
     def _hear(self, progress: Progress) -> list[Output]:
         """What the record says of the clocks; segments that have ended, or that nothing is measured."""
@@ -352,18 +320,6 @@ class NodeFold:
             before = state.clock.is_measured
             segments.append(unmeasured(progress, state.clock_fault, before=before, is_first=is_first))
         return segments
-
-    def _is_due(self, job: JobHere, reporter: str, now_ns: int) -> bool:
-        """Whether a job is told again how far the node was read. Each node of a large job has its own moment."""
-        spans = [s for s in self._state.spans.values() if (s.job_id, s.attempt) == (job.job_id, job.attempt)]
-        world = max((span.world_size or 0 for span in spans), default=0)
-        nodes = world // max(1, len({span.rank for span in spans if span.rank is not None}))
-        pause_ns = min(nodes * times.SECOND_NS // TOLD_IN_A_SECOND, TELL_AT_LEAST_NS)
-        if pause_ns <= times.SECOND_NS:
-            return True
-        shift_ns = crc32(reporter.encode()) * times.SECOND_NS % pause_ns
-        # Another moment, not a later one: the clock of the next broker may be behind.
-        return (now_ns + shift_ns) // pause_ns != (job.passed_ns + shift_ns) // pause_ns
 
     def _rest(self, progress: Progress, now_ns: int) -> list[Output]:
         """What the last lines of files began: once nothing more of it has come for a while."""
@@ -384,20 +340,12 @@ class NodeFold:
         return [*late, *(self._publish_placement(state.last) if out.placed else [])]
 
     def _node_progress(self, progress: Progress, wanted: list[str], now_ns: int) -> list[Output]:
-        return _to_each(self._passed_on(progress, now_ns), wanted)
+        return to_each(self._passed_on(progress, now_ns), wanted)
 
     def _passed_on(self, progress: Progress, now_ns: int) -> NodeProgress:
-        """How far the node was read, as its jobs hear it."""
-        fault = self._state.clock_fault
-        return NodeProgress(
-            run=progress.run, run_id=progress.run_id, cluster=progress.cluster, reporter=progress.reporter, job_key="",
-            node=progress.reporter if self._state.speaks_of_itself else "",
-            # A source's claimed time never moves a watermark when its clock cannot be right.
-            through_unix_nano=0 if fault else read_through(progress, self._times(now_ns)[1]), as_of_unix_nano=now_ns,
-            excluded=f"the clock {fault}" if fault else "",
-            ended=progress.ended, kinds=_kinds(progress.sources),
-            sources=sorted(s.source for s in progress.sources if s.state == "on"),
-        )  # fmt: skip
+        state = self._state
+        clock = self._times(now_ns)[1]
+        return passed_on(progress, clock, state.clock_fault, now_ns, is_of_node=state.speaks_of_itself)
 
     def _placement(self, placement: Placement, now_ns: int) -> list[Output]:
         """What another reporter's lines say about who runs here."""
@@ -479,17 +427,6 @@ def _is_of_control_plane(batch: RawBatch) -> bool:
     return bool(batch.records) and all(said.get("kind") == CONTROL for said in batch.source_attributes.values())
 
 
-def _to_each(record: NodeProgress, wanted: list[str]) -> list[Output]:
-    return [
-        Output(topic=topics.EVENTS.name, key=key.encode(), record=msgspec.structs.replace(record, job_key=key))
-        for key in wanted
-    ]
-
-
-def _but_for_time(record: NodeProgress) -> NodeProgress:
-    return msgspec.structs.replace(record, through_unix_nano=0, as_of_unix_nano=0)
-
-
 def _node_key(batch: RawBatch, node: str) -> str:
     return keys.node_key(keys.run_prefix(batch.run, batch.run_id), batch.cluster, node, batch.boot_id)
 
@@ -505,12 +442,3 @@ def _by_source(batch: RawBatch) -> dict[str, list[RawLine]]:
         return _TURNS.get(kind, len(_TURNS))
 
     return {source: groups[source] for source in sorted(groups, key=last_if_of_the_node)}
-
-
-def _kinds(sources: list[SourceProgress]) -> dict[str, SourceState]:
-    """Per source kind: on where any source of it is on."""
-    kinds: dict[str, SourceState] = {}
-    for source in sources:
-        if source.state == "on" or source.kind not in kinds:
-            kinds[source.kind] = source.state
-    return dict(sorted(kinds.items()))

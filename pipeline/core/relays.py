@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pipeline.core import keys
 from pipeline.core.here import Here, Recent
 from pipeline.core.outputs import Output
-from pipeline.core.source_reader import CONTROL, Route
+from pipeline.core.routes import CONTROL, Route
 from schemas import topics
 from schemas.records import Event, EventBatch, RawBatch, Relay
 

@@ -7,16 +7,16 @@ from msgspec import Struct, field
 
 from pipeline.core import keys, times
 from pipeline.core.clocks.node import NodeClock
-from pipeline.core.dating import NOTHING_SAID, Dating, told
 from pipeline.core.episodes import LASTING, PROGRESS
 from pipeline.core.here import Here, Recent
-from pipeline.core.hosts import expand_hosts
 from pipeline.core.line_reader import line_reader
 from pipeline.core.parse import ParsedLine, parse_line
 from pipeline.core.partials import Joined
 from pipeline.core.readings import TELEMETRY
+from pipeline.core.routes import CONTROL, Route, route_of
 from pipeline.core.source_clock import SourceClock, SourceMemory
 from pipeline.core.speakers import Speakers
+from pipeline.core.stated import stated
 from pipeline.core.statements import Statement, Statements
 from pipeline.core.times import SECOND_NS, When
 from pipeline.core.told_jobs import ENDED, GPU_LEFT, GPU_USED, RANK_ENDED, Named
@@ -29,18 +29,6 @@ FIRST_SIGHT_NS: Final = 900 * SECOND_NS
 PREFIX_CHARACTERS: Final = 256
 BODY_CHARACTERS: Final = 2_000
 CUT_MARK: Final = " …[cut]"
-# The source kind of what a control plane tells of nodes and jobs.
-CONTROL: Final = "control"
-# A line about a job of many nodes is for each of them; so many are enough to find the job.
-MAX_ROUTES: Final = 4
-
-
-class Route(Struct, frozen=True, kw_only=True, gc=False):
-    """Of whom a line of a control plane speaks, as its attributes say: nodes, and names that a job there may have."""
-
-    nodes: tuple[str, ...] = ()
-    jobs: tuple[str, ...] = ()
-    attempt: int | None = None
 
 
 class Ended(Struct, frozen=True, kw_only=True, gc=False):
@@ -81,41 +69,6 @@ class Fold(Struct, kw_only=True, gc=False):
     place: int
     count: int = 0
     until_ns: int = 0
-
-
-class Stated(Struct, frozen=True, kw_only=True):
-    """What the shipper's settings say of a source, checked."""
-
-    kind: str = "application"
-    node: str | None = None
-    job_id: str = ""
-    attempt: int = 0
-    rank: int | None = None
-    printer: dict[str, int | str] = {}
-    undated: bool = False
-    dating: Dating = NOTHING_SAID
-
-
-def stated(attributes: dict[str, str]) -> tuple[Stated, list[str]]:
-    """The attributes of a source as values, and what is wrong with those that are none."""
-    wrong: list[str] = []
-
-    def number(name: str) -> int | None:
-        text = attributes.get(name)
-        if text is None or (text.isascii() and text.isdigit() and len(text) < 10):
-            return int(text) if text else None
-        wrong.append(f"{name} = {text[:40]!r} is no number")
-        return None
-
-    dating, untimely = told(attributes)
-    printer: dict[str, int | str | None] = {name: number(name) for name in ("local_rank", "task", "pid")}
-    printer["pod"] = attributes.get("pod")
-    return Stated(
-        kind=attributes.get("kind", "application"), node=attributes.get("node"), job_id=attributes.get("job.id", ""),
-        attempt=number("job.attempt") or 0, rank=number("rank"),
-        printer={name: value for name, value in printer.items() if value is not None},
-        undated=attributes.get("job.undated") == "true", dating=dating,
-    ), wrong + untimely  # fmt: skip
 
 
 class SourceReader:
@@ -305,7 +258,7 @@ class SourceReader:
             return
         event = self._build(statement, when, subject, printer)
         if self._said.kind == CONTROL:
-            self._routes[event.event_id] = _route(line.attributes, subject.node)
+            self._routes[event.event_id] = route_of(line.attributes, subject.node)
         if fold is not None:
             self._fold_last(fold.place, event)
             return
@@ -494,18 +447,6 @@ class SourceReader:
         if self._batch.run != "live" or when.aligned_ns is None:
             return True
         return when.hi_ns >= self._memory.seen_ns - FIRST_SIGHT_NS
-
-
-def _route(attributes: dict[str, str], subject: str | None) -> Route:
-    """To whom a line of a control plane goes: the first and last few of many nodes."""
-    nodes = expand_hosts(attributes.get("node", "")) or ([subject] if subject else [])
-    if len(nodes) > MAX_ROUTES:
-        nodes = [*nodes[: MAX_ROUTES // 2], *nodes[-MAX_ROUTES // 2 :]]
-    attempt = attributes.get("attempt", "")
-    return Route(
-        nodes=tuple(nodes), jobs=tuple(filter(None, attributes.get("jobs", "").split(","))),
-        attempt=int(attempt) if attempt.isascii() and attempt.isdecimal() and len(attempt) < 10 else None,
-    )  # fmt: skip
 
 
 def _prefix(line: RawLine, parsed: ParsedLine) -> str:

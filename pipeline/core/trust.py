@@ -1,12 +1,13 @@
 """What a check of a signature found, as an argument for the folds; which lines a reporter may not send at all."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from pipeline.core.times import DAY_NS
-from schemas.records import Gap, Progress, RawBatch
+from schemas.records import Gap, Progress, RawBatch, Release
 
 # What is known of a reporter is forgotten after this much silence (`pipeline.agents.fold.Pace.forget_after_s`).
 STALE_NS: Final = 7 * DAY_NS
@@ -14,6 +15,7 @@ SPEAK_FOR_THEMSELVES: Final = ("kernel", "telemetry")
 SAID_AGAIN_NS: Final = 60 * 10**9
 REASONS_AT_MOST: Final = 20
 _BOOTS_AT_MOST: Final = 8
+SENT_AGAIN: Final = "batches came again that were taken before; they are not counted twice"
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -57,6 +59,34 @@ def left_out(trust: Trust, why: str, lines: int, now_ns: int, reporter: str, *, 
     did = "counted all the same" if counts else "left out"
     lost = None if counts or not known.lines else known.lines
     return Gap(source="trust", node=reporter, reason=f"lines of {reporter} are {did}: {why}", lost_lines=lost)
+
+
+def why_old(record: object, trust: Trust, shippers: Mapping[str, int], now_ns: int) -> str:
+    """Why a proven record is one that was sent before; empty where it is new. `shippers`: how far each was taken."""
+    if isinstance(record, Progress):
+        return replay_of(trust, record)
+    if isinstance(record, RawBatch):
+        known = shippers.get(record.shipper_id)
+        if known is not None:
+            return SENT_AGAIN if record.batch_seq <= known else ""
+        return stale(record, now_ns)
+    if isinstance(record, Release) and record.released_unix_nano <= trust.released.get(record.key_id or "", 0):
+        return "a release that came again"
+    return ""
+
+
+def released(trust: Trust, release: Release) -> RawBatch:
+    """The batch that a person lets count, under a name of its own and with whose word its lines have; remembered."""
+    key_id, batch = release.key_id or "", release.batch
+    trust.released[key_id] = release.released_unix_nano
+    said = {
+        source: {**batch.source_attributes.get(source, {}), "released.by": release.who}
+        for source in {line.source for line in batch.records}
+    }
+    return msgspec.structs.replace(
+        batch, run=release.run, run_id=release.run_id, cluster=release.cluster, reporter=release.reporter,
+        shipper_id=f"release/{key_id}", batch_seq=release.released_unix_nano, source_attributes=said,
+    )  # fmt: skip
 
 
 def replay_of(trust: Trust, progress: Progress) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipeline.core.align import SENT_AGAIN, NodeFold
+from pipeline.core.align import NodeFold
 from pipeline.core.outputs import Output
-from pipeline.core.trust import Judged
+from pipeline.core.trust import SENT_AGAIN, Judged
 from schemas import signals
 from schemas.records import Event, EventBatch, Gap, NodeProgress, SourceProgress
 from tests.trust.signed import NOW_NS, S, batch, clock, progress, release

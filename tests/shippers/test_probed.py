@@ -2,6 +2,8 @@ import itertools
 import threading
 from collections.abc import Sequence
 
+import pytest
+
 from shippers.pieces import Limit, Moment, Piece
 from shippers.positions import SourcePosition
 from shippers.probed import WIDTH, ProbedSource
@@ -146,16 +148,15 @@ def test_values_of_a_line_have_no_blanks_and_what_is_none_is_left_out() -> None:
     )
 
 
-def test_a_probe_that_fails_as_nobody_foresaw_is_refused_and_looked_at_again() -> None:
-    for may_hang in (False, True):
-        probe = Counter([["a"]], may_hang=may_hang)
-        probe.fails = True
-        source = ProbedSource(probe)
-        source.look(at(100))
-        eventually(lambda source=source: source.progress().state == "refused", "it is said")
-        assert "ValueError: no number: x" in (source.progress().reason or "")
-        probe.fails = False
-        eventually(
-            lambda source=source: source.look(at(200)) or source.progress().state == "on", "it is looked at again"
-        )
-        assert bodies(read(source, 200)) == ["a"]
+@pytest.mark.parametrize("may_hang", [False, True])
+def test_a_probe_that_fails_as_nobody_foresaw_is_refused_and_looked_at_again(may_hang: bool) -> None:
+    probe = Counter([["a"]], may_hang=may_hang)
+    probe.fails = True
+    source = ProbedSource(probe)
+    source.look(at(100))
+    eventually(lambda: source.progress().state == "refused", "it is said")
+    assert "ValueError: no number: x" in (source.progress().reason or "")
+    probe.fails = False
+    source.look(at(200))
+    eventually(lambda: source.progress().state == "on", "it is looked at again")
+    assert bodies(read(source, 200)) == ["a"]
