@@ -51,7 +51,7 @@ class Agent:
         signer = load_signer(config.signing)
         self._spool = Spool(
             Path(config.spool.dir), config.spool.max_bytes, max_age_s=3600 * config.spool.max_age_h,
-            is_kept=lambda source: self._reader.drops_newest(source),
+            is_kept=lambda source: self._reader.drops_newest(source), signer=signer,
         )  # fmt: skip
         claim.redaction_key(Path(config.spool.dir))
         self._reader = Reader(

@@ -21,6 +21,7 @@ from shippers import claim, segment
 from shippers.losses import losses_by_source
 from shippers.positions import Position, Positions, SourcePosition, apply, decode, encode
 from shippers.segment import Entry
+from shippers.signing import Signer
 
 NAME: Final = "spool"  # among the positions
 
@@ -87,9 +88,9 @@ def plan(path: Path, acked: int, head: int, is_kept: Callable[[str], bool], reas
     return found
 
 
-def rewrite(path: Path, acked: int, drop: Drop) -> list[Entry]:
+def rewrite(path: Path, acked: int, drop: Drop, signer: Signer | None = None) -> list[Entry]:
     """Leave in a file only what stays of it, and return that; no file where nothing does. Raises OSError."""
-    left = staying(path, acked, drop)
+    left = staying(path, acked, drop, signer)
     if not left:
         path.unlink(missing_ok=True)
         return []
@@ -112,12 +113,12 @@ def rewrite(path: Path, acked: int, drop: Drop) -> list[Entry]:
     return left
 
 
-def staying(path: Path, acked: int, drop: Drop) -> list[Entry]:
-    """The batches that stay of a file, without the lines that do not."""
-    return [each for entry in _unacked(path, acked, []) if (each := _left_of(entry, drop)) is not None]
+def staying(path: Path, acked: int, drop: Drop, signer: Signer | None = None) -> list[Entry]:
+    """The batches that stay of a file, without the lines that do not, signed anew where that changed them."""
+    return [each for entry in _unacked(path, acked, []) if (each := _left_of(entry, drop, signer)) is not None]
 
 
-def _left_of(entry: Entry, drop: Drop) -> Entry | None:
+def _left_of(entry: Entry, drop: Drop, signer: Signer | None) -> Entry | None:
     if entry.batch_seq in drop.heads:
         return entry
     batch = codec.decode(RAW.name, entry.payload)
@@ -130,8 +131,12 @@ def _left_of(entry: Entry, drop: Drop) -> Entry | None:
         return entry
     named = {line.source for line in lines}
     attributes = {name: said for name, said in batch.source_attributes.items() if name in named}
-    payload = codec.encode(msgspec.structs.replace(batch, records=lines, source_attributes=attributes))
-    return replace(entry, payload=payload)
+    key_id = signer.key_id if signer is not None else None
+    rest = msgspec.structs.replace(
+        batch, records=lines, source_attributes=attributes, signature=None, key_id=key_id
+    )  # fmt: skip
+    data = codec.encode(rest)
+    return replace(entry, payload=signer.signed(data) if signer is not None else data)
 
 
 def _unacked(path: Path, acked: int, gaps: list[Gap]) -> Iterator[Entry]:

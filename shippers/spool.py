@@ -20,6 +20,7 @@ from shippers.dropping import Drop
 from shippers.losses import damage, losses_by_source
 from shippers.positions import Positions
 from shippers.segment import Damage, Entry
+from shippers.signing import Signer
 
 _FOR_SIZE, _FOR_AGE = 1, 2
 TEN_YEARS_NS: Final = 3652 * 86400 * 10**9
@@ -50,10 +51,12 @@ class Spool:
     def __init__(
         self, folder: Path, max_bytes: int, segment_bytes: int = 8 * 1024 * 1024, *, max_age_s: float = float("inf"),
         is_kept: Callable[[str], bool] = lambda source: False, now_ns: Callable[[], int] = _boottime_ns,
+        signer: Signer | None = None,
     ) -> None:  # fmt: skip
         """Open or make the spool. Raises SpoolRefusedError, OSError.
 
-        `is_kept`: whether a source drops its newest lines, so that those that are in the spool stay.
+        `is_kept`: whether a source drops its newest lines, so that those that are in the spool stay. `signer` signs
+        what stays of a batch.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
@@ -62,6 +65,7 @@ class Spool:
         self._max_age_ns = max_age_s * 1e9
         self._is_kept = is_kept
         self._now_ns = now_ns
+        self._signer = signer
         self._segment_bytes = max(1, min(segment_bytes, max_bytes // 8))
         self._changed = threading.Condition()
         self.shipper_id = claim.shipper_id(folder)
@@ -353,7 +357,7 @@ class Spool:
             os.close(self._reader[1])
             self._reader = None
         try:
-            left = dropping.rewrite(each.path, self._acked.seq, drop)
+            left = dropping.rewrite(each.path, self._acked.seq, drop, self._signer)
         except OSError as error:
             each.path.with_suffix(".new").unlink(missing_ok=True)
             reason = f"there was no room to keep them ({error.strerror}); they were dropped"

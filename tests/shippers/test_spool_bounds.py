@@ -1,15 +1,19 @@
 """What a full, old or damaged spool gives up, what stays, and that nothing is counted twice however it ends."""
 
+import base64
 import os
 import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from schemas import codec
 from schemas.records import ClockReading, Gap, RawBatch, RawLine, Topology
+from schemas.signing import detach, to_sign
 from schemas.topics import RAW
 from shippers import segment
 from shippers.claim import SpoolFormatError
@@ -17,6 +21,7 @@ from shippers.clock import HostClock
 from shippers.delivery import Delivery
 from shippers.positions import Position, Positions, SourcePosition
 from shippers.segment import Entry
+from shippers.signing import make_key, signer_of
 from shippers.spool import Spool, SpoolFullError
 from tests.shippers.fakes import SECOND_NS, FakeSink, eventually
 
@@ -95,6 +100,26 @@ def storm(folder: Path) -> Iterator[Spool]:
 
 
 # --- full -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_stays_of_a_signed_batch_is_signed_anew(folder: Path, tmp_path: Path) -> None:
+    path, key_id, public = make_key(tmp_path / "keys")
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public))
+    spool = Spool(folder, 80_000, is_kept=lambda source: source == "storm", signer=signer_of(path))
+    for sources in (*[("storm", "other")] * 10, *[("other",)] * 200):
+        spool.make_room(len(sources) * 1000 + 500)
+        seq = spool.last_seq + 1
+        data = codec.encode(msgspec.structs.replace(codec.decode(RAW.name, batch(seq, sources)), key_id=key_id))
+        spool.append(signer_of(path).signed(data), at(seq), len(sources), 10 * seq + len(sources))
+        spool.sync()
+    found = taken(spool)
+    spool.close()
+
+    assert sum(lines_in([entry]) == [("storm", entry.batch_seq)] for entry in found) == 9, "all but the head"
+    for entry in found:
+        parts = detach(entry.payload)
+        assert parts is not None
+        key.verify(parts[1], to_sign(parts[0]))
 
 
 def test_a_record_that_is_no_lines_and_is_refused_is_counted(storm: Spool) -> None:
