@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schemas.private_key import PrivateKeyError, read_private_key
 from schemas.signing import attach, fingerprint, to_sign
 from shippers.config import ConfigError, SigningSettings
 
@@ -35,23 +36,12 @@ def load_signer(settings: SigningSettings) -> Signer | None:
 
 def signer_of(path: Path, key_id: str = "") -> Signer:
     """A signer with the key in a file. Raises ConfigError, which never holds what is in the file."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     try:
-        key = load_pem_private_key(path.read_bytes(), None)
-    except OSError as error:
+        key = read_private_key(path)
+    except PrivateKeyError as error:
         raise ConfigError(
-            f"[signing] key_file {path} cannot be read ({error.strerror}); make one with `rootrank-shipper keygen`, "
-            "and let the user of the agent read it"
+            f"[signing] key_file {error}; make one with `rootrank-shipper keygen` and let the agent's user read it"
         ) from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(
-            f"[signing] key_file {path} is no Ed25519 key in PEM; make one with `rootrank-shipper keygen`"
-        )
     return Signer(key_id or fingerprint(_raw_public(key)), key.sign)
 
 

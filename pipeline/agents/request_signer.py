@@ -5,9 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from schemas.capture_request import signed, to_sign
 from schemas.codec import encode
+from schemas.private_key import PrivateKeyError, read_private_key
 from schemas.records import CaptureRequest
+from schemas.signing import attach, to_sign
 
 
 class NoKeyError(ValueError):
@@ -24,23 +25,11 @@ class RequestSigner:
     def of_file(cls, path: Path) -> "RequestSigner":
         """With the private key in a PEM file. Raises NoKeyError."""
         try:
-            from cryptography.exceptions import UnsupportedAlgorithm
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-            from cryptography.hazmat.primitives.serialization import load_pem_private_key
-        except ImportError:
-            raise NoKeyError("signing needs the package cryptography: pip install 'rootrank[signing]'") from None
-        try:
-            key = load_pem_private_key(path.read_bytes(), None)
-        except OSError as error:
-            raise NoKeyError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise NoKeyError(f"{path} is no private Ed25519 key in PEM: openssl genpkey -algorithm ed25519 -out {path}")
-        return cls(key.sign)
+            return cls(read_private_key(path).sign)
+        except PrivateKeyError as error:
+            raise NoKeyError(f"{error}; make one with `openssl genpkey -algorithm ed25519 -out {path}`") from None
 
     def encode(self, record: msgspec.Struct) -> bytes:
         """Bytes for the wire."""
-        if isinstance(record, CaptureRequest):
-            record = signed(record, self._sign(to_sign(record)))
-        return encode(record)
+        data = encode(record)
+        return attach(data, self._sign(to_sign(data))) if isinstance(record, CaptureRequest) else data

@@ -15,6 +15,7 @@ from pipeline.kafka_client import KafkaClient
 from pipeline.trust.judge import APART, Judge
 from schemas.codec import UnreadableRecordError, decode, encode
 from schemas.kafka_access import Access
+from schemas.private_key import PrivateKeyError, read_private_key
 from schemas.records import RawBatch, Release
 from schemas.signing import attach, fingerprint, to_sign
 from schemas.topics import RAW, key_of
@@ -56,18 +57,10 @@ class Operator:
 
     def __init__(self, path: Path, key_id: str = "") -> None:
         """Read the key. Raises OperatorKeyError."""
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
         try:
-            key = load_pem_private_key(path.read_bytes(), None)
-        except OSError as error:
-            raise OperatorKeyError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise OperatorKeyError(f"{path} is no Ed25519 key; make one with `rootrank-shipper keygen --operator`")
+            key = read_private_key(path)
+        except PrivateKeyError as error:
+            raise OperatorKeyError(f"{error}; make one with `rootrank-shipper keygen --operator`") from None
         self.key_id = key_id or fingerprint(key.public_key().public_bytes_raw())
         self._key = key
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from schemas import codec
-from schemas.capture_request import counts_at, signature_of, to_sign
+from schemas.capture_request import counts_at
 from schemas.records import CaptureRequest
+from schemas.signing import detach, to_sign
 from schemas.topics import CAPTURE_REQUEST, key_of
 from shippers.capture.triggers import Trigger
 from shippers.config import Config, ConfigError
@@ -54,7 +55,8 @@ class Requests:
             request = self._request(value) if key == self._key else None
             if request is None or not counts_at(request, now_ns) or request.request_id in self._known:
                 continue
-            if self._verify(to_sign(request), signature_of(request)):
+            parts = detach(value or b"")
+            if parts is not None and self._verify(to_sign(parts[0]), parts[1]):
                 self._known[request.request_id] = None
                 while len(self._known) > _REMEMBERED:
                     self._known.pop(next(iter(self._known)))

@@ -115,7 +115,7 @@ def test_a_key_is_for_its_owner_alone_and_none_is_written_over(tmp_path: Path, s
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(None, "cannot be read (No such file or directory)"), ("no key", "is no Ed25519 key in PEM")],
+    [(None, "cannot be read (No such file or directory)"), ("no key", "is no private Ed25519 key in PEM")],
 )
 def test_a_key_that_cannot_be_used_is_said_with_what_to_do_and_without_what_it_holds(
     tmp_path: Path, content: str | None, says: str

@@ -25,7 +25,7 @@ def release(*words: str) -> "subprocess.CompletedProcess[str]":
     [
         (("--from", "2026-03-01",), 2, "give --key-file and --why, or --dry-run"),
         (("--from", "noon", "--dry-run"), 2, "'noon' is no time"),
-        (("--from", "2026-03-01", "--key-file", "{folder}/keys.toml", "--why", "w"), 2, "is no Ed25519 key"),
+        (("--from", "2026-03-01", "--key-file", "{folder}/keys.toml", "--why", "w"), 2, "is no private Ed25519 key"),
         (("--from", "2026-03-01", "--key-file", "{folder}/gone", "--why", "w"), 2, "gone cannot be read"),
         (("--from", "2026-03-01", "--dry-run"), 3, "Kafka at 127.0.0.1:1: nothing listens there"),
     ],

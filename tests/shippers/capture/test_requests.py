@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from pipeline.agents.request_signer import NoKeyError, RequestSigner
-from schemas.capture_request import LONGEST_NS, signed
+from schemas.capture_request import LONGEST_NS
 from schemas.codec import encode
 from schemas.records import CaptureRequest
+from schemas.signing import attach, to_sign
 from schemas.topics import CAPTURE_REQUEST
 from shippers.capture.capture import Capture
 from shippers.capture.redacting import redacting
@@ -103,13 +104,22 @@ def test_forged_changed_and_unsigned_ones_are_not_followed(keys: tuple[Path, Pat
     good = msgspec.json.decode(own.encode(request()))
     longer = {**good, "expires_unix_nano": T0 + 300 * SECOND_NS}
     forged: list[bytes] = [
-        stranger.encode(request()), encode(request()), encode(signed(request(), b"x" * 64)),
+        stranger.encode(request()), encode(request()), attach(encode(request()), b"x" * 64),
         msgspec.json.encode(longer), encode(request(signature="not base64")), b"not JSON",
         b'{"record":"capture_request","v":1}',
     ]  # fmt: skip
     messages = Messages(*((KEY, value) for value in forged), (KEY, None), (None, own.encode(request())))
 
     assert list(Requests(CONFIG, verifier([str(keys[1])]), messages).new(T0 + SECOND_NS)) == []
+
+
+def test_one_of_a_later_release_with_a_member_more_is_followed(keys: tuple[Path, Path]) -> None:
+    key = Ed25519PrivateKey.generate()
+    keys[1].write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    data = encode(request())[:-1] + b',"later":"field"}'
+    messages = Messages((KEY, attach(data, key.sign(to_sign(data)))))
+
+    assert len(list(Requests(CONFIG, verifier([str(keys[1])]), messages).new(T0))) == 1
 
 
 def test_a_second_key_is_accepted_while_keys_are_changed(keys: tuple[Path, Path], tmp_path: Path) -> None:
