@@ -14,16 +14,17 @@ import msgspec
 from msgspec import Struct
 
 from schemas.topics import EVENTS, RAW, key_of
-from shippers import builtin, segment
+from shippers import builtin, claim, segment
 from shippers.acked import read_acked
 from shippers.claim import SpoolLockedError
 from shippers.clickhouse import ClickHouse, ClickHouseError
 from shippers.clock import make_clock
-from shippers.config import Config
+from shippers.config import Config, ConfigError
 from shippers.probes.self_test import NAME, leave
 from shippers.reader import Reader
 from shippers.saying import say
 from shippers.seen_in_kafka import SeenInKafka
+from shippers.signing import Signer, load_signer
 from shippers.sink import KafkaSink, RecordRefusedError, SinkUnavailableError
 from shippers.spool import Spool
 from shippers.writer import SpoolWriter
@@ -87,16 +88,23 @@ class SelfTestRun:
         except OSError as error:
             self._trouble[SPOOL] = f"no mark can be left in {error.filename or folder}: {error.strerror}"
             return False
+        if claim.holder(folder) is not None:
+            return self._is_taken(mark)
         try:
-            spool = Spool(folder, self._config.spool.max_bytes)
+            signer = load_signer(self._config.signing)
+            spool = Spool(folder, self._config.spool.max_bytes, signer=signer)
         except SpoolLockedError:
             return self._is_taken(mark)
+        except ConfigError as error:
+            mark.unlink(missing_ok=True)
+            self._trouble[SPOOL] = str(error)
+            return False
         except OSError as error:
             mark.unlink(missing_ok=True)
             self._trouble[SPOOL] = f"{error.filename or folder}: {error.strerror}"
             return False
         try:
-            return self._send(spool)
+            return self._send(spool, signer)
         finally:
             spool.close()
 
@@ -116,12 +124,12 @@ class SelfTestRun:
         self._trouble[SPOOL] = "the running agent did not take the mark"
         return False
 
-    def _send(self, spool: Spool) -> bool:
+    def _send(self, spool: Spool, signer: Signer | None) -> bool:
         """Put the mark into the spool, and send all that waits there."""
         switches = {each.name: each.name == NAME for each in builtin.BUILT_IN}
         only = msgspec.structs.replace(self._config, source=(), sources=switches)
         clock = make_clock(only)
-        reader = Reader(only, clock, {}, spool.next_line_seq)
+        reader = Reader(only, clock, {}, spool.next_line_seq, signer=signer)
         writer = SpoolWriter(spool, reader, say)
         for batch in reader.read_pass(clock.moment()):
             writer.put(batch)

@@ -3,7 +3,7 @@
 import re
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -54,7 +54,8 @@ def _xid(body: str) -> int | None:
 class Marks:
     """Files that ranks write marks of progress into: which one stands still while it should not.
 
-    A file counts once it has moved while it was watched, so logs of jobs that are over begin nothing.
+    A file counts once it has moved while it was watched, so logs of jobs that are over begin nothing. Files that stop
+    within `silent_s` of each other are one standstill.
     """
 
     def __init__(self, pattern: str, silent_s: float) -> None:
@@ -63,11 +64,14 @@ class Marks:
         self._moved: dict[Path, float] = {}
         self._sizes: dict[Path, int] = {}
         self._told: set[Path] = set()
+        self._last_s = float("-inf")  # when the file that was told last had stopped
 
     def look(self, now_s: float | None = None) -> Trigger | None:
         """The file that stood still first, once; None while all move."""
         now_s = time.monotonic() if now_s is None else now_s
-        for path in self._paths():
+        paths = self._paths()
+        self._forget(self._sizes.keys() - set(paths))
+        for path in paths:
             try:
                 size = path.stat().st_size
             except OSError:
@@ -76,15 +80,23 @@ class Marks:
                 self._sizes[path], self._moved[path] = size, now_s
                 self._told.discard(path)
         idle = [(moved_s, path) for path, moved_s in self._moved.items() if now_s - moved_s >= self._silent_s]
-        first = min(idle, default=None)
-        if first is None or first[1] in self._told:
-            return None
+        first = min((each for each in idle if each[1] not in self._told), default=None)
         self._told.update(path for _, path in idle)
+        if first is None or first[0] - self._last_s < self._silent_s:
+            return None
+        self._last_s = first[0]
         rank = _RANK.search(first[1].name)
         return Trigger(
             kind="silent", key=str(first[1]), why=f"{first[1].name} has not grown for {now_s - first[0]:.0f} s",
             rank=int(rank[1]) if rank else None,
         )  # fmt: skip
+
+    def _forget(self, gone: Iterable[Path]) -> None:
+        """Files that are there no more tell nothing."""
+        for path in gone:
+            self._sizes.pop(path, None)
+            self._moved.pop(path, None)
+            self._told.discard(path)
 
     def _paths(self) -> Sequence[Path]:
         if self._pattern is None:

@@ -145,3 +145,19 @@ def test_without_a_key_nothing_is_signed(config: Config) -> None:
     assert load_signer(unsigned.signing) is None
     record = decode(RAW.name, Reader(unsigned, make_clock(unsigned), {}).encode(Batch(), "s", 1))
     assert (record.key_id, record.signature) == (None, None)
+
+
+def test_the_self_test_signs_its_line_as_the_agent_does(tmp_path: Path) -> None:
+    key_file, key_id, _ = make_key(tmp_path / "keys")
+    config = Config(
+        cluster="c", reporter="n", profile="none", kafka=KafkaSettings(bootstrap="127.0.0.1:1"),
+        spool=SpoolSettings(dir=str(tmp_path / "spool")), signing=SigningSettings(key_file=str(key_file)),
+    )  # fmt: skip
+    SelfTestRun(config, ClickHouse("http://127.0.0.1:1"), 0.1).run()
+    spool = Spool(tmp_path / "spool", config.spool.max_bytes)
+    entry = spool.take(0)
+    spool.close()
+
+    assert entry is not None
+    assert detach(entry.payload) is not None
+    assert codec.decode(RAW.name, entry.payload).key_id == key_id

@@ -138,6 +138,32 @@ def test_a_file_of_marks_that_grew_and_then_stands_still_begins_one_once(tmp_pat
     assert marks.look(700) is not None
 
 
+def test_a_job_that_ended_keeps_no_other_from_being_told(tmp_path: Path) -> None:
+    over, later, beside, gone = (tmp_path / f"job{job}_rank{job}.log" for job in range(4))
+    paths = (over, later, beside, gone)
+    marks = Marks(f"{tmp_path}/*.log", 300)
+    for text, now_s in (("1\n", 0), ("2\n", 10)):
+        for path in paths:
+            append(path, text)
+        assert marks.look(now_s) is None
+    gone.unlink()
+    for path in (later, beside):
+        append(path, "3\n")
+    assert marks.look(300) is None
+    first = marks.look(311)
+    assert first is not None
+    assert first.rank == 0
+    append(later, "4\n")
+    assert marks.look(600) is None
+    append(beside, "4\n")
+    assert marks.look(601) is None
+
+    second = marks.look(900)
+    assert second is not None
+    assert second.rank == 1
+    assert marks.look(901) is None, "another rank of the same standstill"
+
+
 # --- what it holds ----------------------------------------------------------------------------------------------------
 
 
