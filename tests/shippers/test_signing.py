@@ -13,19 +13,24 @@ import pytest
 from pipeline.core.trust import Judged
 from pipeline.trust.judge import Judge, TrustSettings
 from schemas.codec import decode
+from schemas.signing import detach
 from schemas.topics import RAW
+from shippers.clickhouse import ClickHouse
 from shippers.clock import make_clock
 from shippers.config import (
     BatchSettings,
     ClockSettings,
     Config,
     ConfigError,
+    KafkaSettings,
     SigningSettings,
     SourceSettings,
     SpoolSettings,
 )
 from shippers.reader import Batch, Reader
-from shippers.signing import load_signer
+from shippers.self_test import SelfTestRun
+from shippers.signing import load_signer, make_key
+from shippers.spool import Spool
 from tests.shippers.fakes import FakeSink, append, eventually
 from tests.shippers.test_agent import running
 from tests.shippers.test_kill import ENVIRONMENT
@@ -153,11 +158,12 @@ def test_the_self_test_signs_its_line_as_the_agent_does(tmp_path: Path) -> None:
         cluster="c", reporter="n", profile="none", kafka=KafkaSettings(bootstrap="127.0.0.1:1"),
         spool=SpoolSettings(dir=str(tmp_path / "spool")), signing=SigningSettings(key_file=str(key_file)),
     )  # fmt: skip
-    SelfTestRun(config, ClickHouse("http://127.0.0.1:1"), 0.1).run()
+    store = ClickHouse(scheme="http", host="127.0.0.1", port=1, database="d", user="u", password="")
+    SelfTestRun(config, store, 0.1).run()
     spool = Spool(tmp_path / "spool", config.spool.max_bytes)
     entry = spool.take(0)
     spool.close()
 
     assert entry is not None
     assert detach(entry.payload) is not None
-    assert codec.decode(RAW.name, entry.payload).key_id == key_id
+    assert decode(RAW.name, entry.payload).key_id == key_id
