@@ -4,13 +4,14 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from shippers.agent import Agent
-from shippers.builtin import BuiltIn
 from shippers.config import Config, KafkaSettings, SourceSettings, SpoolSettings
 from shippers.notify import Notifier, notifier
 from shippers.pieces import Moment
@@ -68,8 +69,12 @@ def config(tmp_path: Path) -> Config:
 class Running:
     """An agent at work in a thread."""
 
-    def __init__(self, config: Config, notifier: Notifier, sink: FakeSink | None = None) -> None:
+    def __init__(
+        self, config: Config, notifier: Notifier, sink: FakeSink | None = None,
+        around: Callable[[Any], Any] = lambda source: source,
+    ) -> None:  # fmt: skip
         self.agent = Agent(config, sink or FakeSink(), lambda text: None, notifier=notifier)
+        self.agent.wrap_sources(around)
         self._thread = threading.Thread(target=self.agent.run)
         self._thread.start()
 
@@ -134,13 +139,12 @@ class Hanging:
         """Nothing is open."""
 
 
-def test_a_pass_that_hangs_beats_no_more(config: Config, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_hangs_beats_no_more(config: Config, systemd: Systemd) -> None:
     hold, entered = threading.Event(), threading.Event()
-    hangs = BuiltIn(
-        name="hanging", profile="none", reads="", needs="", make=lambda *_: ProbedSource(Hanging(hold, entered))
+    one = msgspec.structs.replace(config, source=(), profile="none", sources={"self_test": True})
+    running = Running(
+        one, Notifier(systemd.address, watchdog_s=0.1), around=lambda source: ProbedSource(Hanging(hold, entered))
     )
-    monkeypatch.setattr("shippers.builtin.BUILT_IN", (hangs,))
-    running = Running(config, Notifier(systemd.address, watchdog_s=0.1))
     try:
         assert systemd.hear().startswith("READY=1")
         assert entered.wait(20)

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from schemas import codec
 from schemas.records import RawBatch, RawLine, SourceProgress, Topology
 from schemas.topics import RAW
 from shippers.clock import HostClock
-from shippers.config import Config
+from shippers.config import Config, SpoolSettings
 from shippers.losses import losses_by_source
 from shippers.pieces import Limit, Moment, Piece
 from shippers.positions import Position, SourcePosition
@@ -55,17 +53,18 @@ class Teller:
 
 
 def config(folder: Path) -> Config:
-    from shippers.config import SpoolSettings
+    return Config(
+        cluster="pool", reporter="control", source=(), profile="none", sources={"self_test": True},
+        spool=SpoolSettings(dir=str(folder)),
+    )  # fmt: skip
 
-    return Config(cluster="pool", reporter="control", source=(), profile="none", spool=SpoolSettings(dir=str(folder)))
 
-
-def spooled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """One pass over the teller into a spool, and all that is taken from it."""
-    monkeypatch.setattr("shippers.builtin.make", lambda config, saved: [Teller(saved.get("teller"))])
+def spooled(folder: Path) -> list[object]:
+    """One pass over the teller, in the place of the only source, into a spool; and all that is taken from it."""
     spool = Spool(folder, 64 * 1024 * 1024)
     try:
         reader = Reader(config(folder), HostClock(), spool.positions, spool.next_line_seq)
+        reader.wrap(lambda source: Teller(spool.positions.get("teller")))
         writer = SpoolWriter(spool, reader, lambda text: None)
         for batch in reader.read_pass(HostClock().moment()):
             writer.put(batch)
@@ -78,11 +77,9 @@ def spooled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         spool.close()
 
 
-def test_records_go_ahead_of_the_lines_of_their_piece_and_survive_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_go_ahead_of_the_lines_of_their_piece_and_survive_a_restart(tmp_path: Path) -> None:
     for _ in range(2):  # the second process takes what nobody acknowledged, and reads nothing again
-        first, second, batch = spooled(tmp_path, monkeypatch)
+        first, second, batch = spooled(tmp_path)
         assert [first, second] == [topology("gpu1"), topology("gpu2")]
         assert isinstance(batch, RawBatch)
         assert [line.body for line in batch.records] == ["told"]
