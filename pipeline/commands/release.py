@@ -4,12 +4,17 @@ import getpass
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import orjson
 import typer
 
 from pipeline.commands.services import DEFAULT_BOOTSTRAP, Bootstrap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.trust.releasing import Failed
 
 USAGE: Final = 2
 UNREACHABLE: Final = 3
@@ -47,7 +52,6 @@ def release(
     from kafka.errors import KafkaError
 
     from pipeline.kafka_access import access, refusal
-    from pipeline.report.words import visible
     from pipeline.trust.judge import Judge, TrustSettings
     from pipeline.trust.keys import KeysError
     from pipeline.trust.releasing import Asked, Operator, OperatorKeyError, find, send
@@ -68,6 +72,13 @@ def release(
         _refuse(str(error), USAGE)
     except KafkaError as error:
         _refuse(f"Kafka at {kafka}: {error}", UNREACHABLE)
+    _tell(failed, lines, reporter, dry_run=dry_run, as_json=as_json)
+
+
+def _tell(failed: "Sequence[Failed]", lines: int, reporter: str, *, dry_run: bool, as_json: bool) -> None:
+    """What was released, or would be."""
+    from pipeline.report.words import visible
+
     reasons = Counter(each.why for each in failed)
     if as_json:
         told = {"released": not dry_run, "batches": len(failed), "lines": lines, "reasons": dict(reasons)}

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from pipeline.core.routes import CONTROL
 from pipeline.core.times import DAY_NS
 from schemas.records import Gap, Progress, RawBatch, Release
 
@@ -92,7 +93,9 @@ def released(trust: Trust, release: Release) -> RawBatch:
 def replay_of(trust: Trust, progress: Progress) -> str:
     """Why a proven progress record is an old one; empty where it is news, which is then remembered."""
     last = trust.boots.get(progress.boot_id)
-    is_old_boot = last is not None and next(reversed(trust.boots)) != progress.boot_id
+    # Agents of a control plane take turns under one name, each on a machine of its own.
+    takes_turns = any(source.kind == CONTROL for source in progress.sources)
+    is_old_boot = last is not None and next(reversed(trust.boots)) != progress.boot_id and not takes_turns
     if is_old_boot or (last is not None and progress.clock.raw_ns <= last):
         return "progress that was told before came again"
     trust.boots[progress.boot_id] = progress.clock.raw_ns

@@ -123,6 +123,14 @@ def test_progress_counts_only_ahead_of_what_was_told_and_of_this_boot(fold: Node
     assert told(take(fold, progress(12 * S, sources=[on]))) == []
 
 
+def test_two_agents_of_a_control_plane_take_turns_and_neither_is_taken_for_an_old_boot(fold: NodeFold) -> None:
+    on = SourceProgress(source="slurm/jobs", state="on", kind="control", read_through_unix_nano=NOW_NS)
+    take(fold, batch(XID, seq=1))
+    for raw_ns, boot_id, counts in ((11, "b1", True), (1, "b2", True), (12, "b1", True), (12, "b1", False)):
+        found = told(take(fold, progress(raw_ns * S, boot_id=boot_id, sources=[on])))
+        assert found == (["n1"] if counts else [])
+
+
 def test_what_a_person_releases_counts_with_its_name_and_once(fold: NodeFold) -> None:
     take(fold, batch("one", seq=1))
     forged = batch(XID, seq=7, shipper_id="other", source_attributes={"kmsg": {"kind": "kernel"}})
