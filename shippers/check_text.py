@@ -45,7 +45,8 @@ def summary(report: Report, test: SelfTest | None = None) -> str:
     parts.append("Kafka answers" if report.kafka.answers else "Kafka does not answer")
     if test is not None:
         parts.append("the marked line arrived" if test.passed else f"the marked line got stuck: {test.stuck_at}")
-    parts.append(_count(len(report.problems), "problem") if report.problems else "no problem")
+    if report.problems or test is None or test.passed:
+        parts.append(_count(len(report.problems), "problem") if report.problems else "no problem")
     return ", ".join(parts) + "."
 
 

@@ -112,7 +112,7 @@ def test_ordinary_lines_are_left_alone(redactor: Redactor) -> None:
 
 
 def test_what_the_agent_tells_itself_is_left(redactor: Redactor) -> None:
-    """Else the pipeline would not know its own lines again: the examples of each signal that only the agent may tell."""
+    """Else the pipeline would not know its lines again: the examples of all signals that only the agent may tell."""
     signals = [
         signal
         for path in sorted((ROOT / "schemas" / "signals").glob("*.toml"))
