@@ -87,7 +87,7 @@ def _absent_lines(sources: Iterable[ReadSource]) -> Iterator[str]:
 def _read_text(each: ReadSource) -> str:
     if not each.on:
         reason = each.reasons[0] if each.reasons else "nothing is known of it"
-        return f"NOT READ, {reason}"
+        return f"NOT READ, {reason.partition('; ')[0]}"  # what to do stands under Problems
     if each.built_in:
         return "works"
     waiting = f"{size_text(each.backlog_bytes)} to read" if each.backlog_bytes else "nothing new to read"

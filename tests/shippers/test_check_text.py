@@ -130,6 +130,15 @@ def test_it_ends_with_the_problems_and_one_line_that_sums_up() -> None:
     )
 
 
+def test_a_reason_that_says_what_to_do_is_a_problem_with_that() -> None:
+    reason = "/dev/kmsg: the kernel asks for CAP_SYSLOG; give it, or read the journal"
+    said = text(Config(), [progress("kmsg", "refused", reason)])
+
+    assert "kmsg        /dev/kmsg (kernel log): NOT READ, /dev/kmsg: the kernel asks for CAP_SYSLOG\n" in said
+    assert "source kmsg cannot be read: /dev/kmsg: the kernel asks for CAP_SYSLOG\n" in said
+    assert "To do: give it, or read the journal; or take it out of the settings" in said
+
+
 def test_a_mark_that_did_not_arrive_is_not_summed_up_as_no_problem() -> None:
     test = SelfTest(token="5f0c2ab19d3e4871", passed=False, stations=[], stuck_at="worker")
     whole = report(Config(source=()), [])
