@@ -98,7 +98,7 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     ),
     BuiltIn(
         name="capture", profile="full", by_name_only=True, make=_capture,
-        reads="stacks, GPU state and sockets when a GPU fails or a rank stands still; settings: [capture]",
+        reads="stacks, GPU state and sockets when a GPU fails or a rank stands still (set up in [capture])",
         needs="root, to see stacks and sockets of others",
     ),
     BuiltIn(

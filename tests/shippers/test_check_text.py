@@ -12,6 +12,7 @@ from shippers.check import ClockState, KafkaState, Report, SpoolState
 from shippers.check_text import check_lines, duration_text, size_text, summary
 from shippers.checked_sources import ReadSource, off_sources, read_sources
 from shippers.config import Config, Profile, SourceSettings
+from shippers.control.settings import ControlSettings
 from shippers.positions import SourcePosition
 from shippers.probed import ProbedSource
 from shippers.problems import source_problems
@@ -137,6 +138,12 @@ def test_a_reason_that_says_what_to_do_is_a_problem_with_that() -> None:
     assert "kmsg        /dev/kmsg (kernel log): NOT READ, /dev/kmsg: the kernel asks for CAP_SYSLOG\n" in said
     assert "source kmsg cannot be read: /dev/kmsg: the kernel asks for CAP_SYSLOG\n" in said
     assert "To do: give it, or read the journal; or take it out of the settings" in said
+
+
+def test_the_agent_of_a_control_plane_is_not_told_to_read_its_host() -> None:
+    said = text(Config(source=(), profile="none", control=ControlSettings()), [])
+
+    assert "Not read" not in said
 
 
 def test_a_mark_that_did_not_arrive_is_not_summed_up_as_no_problem() -> None:
