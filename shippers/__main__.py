@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import msgspec
 
@@ -94,6 +94,16 @@ def _extra(error: ModuleNotFoundError) -> str:
     return "signing" if (error.name or "").split(".")[0] == "cryptography" else "shipper"
 
 
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for: `annotate` must start fast."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"rootrank-shipper {version('rootrank')}")
+        parser.exit(FINE)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rootrank-shipper",
@@ -101,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: rootrank-shipper check --config node.toml; exit codes: 0 fine, 1 check found a problem, "
         "2 usage or settings, 3 cannot be read or reached, 4 internal error",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
         "run": "ship until SIGTERM, or until a recorded run has ended",

@@ -98,11 +98,11 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
     ),
     BuiltIn(
         name="capture", profile="full", by_name_only=True, make=_capture,
-        reads="stacks, GPU state and sockets when a GPU fails or a rank stands still, within [capture]",
+        reads="stacks, GPU state and sockets when a GPU fails or a rank stands still (set up in [capture])",
         needs="root, to see stacks and sockets of others",
     ),
     BuiltIn(
-        name="nvml", profile="gpu", reads="events and changes of the GPUs, through NVML in a process of its own",
+        name="nvml", profile="gpu", reads="events and changes of the GPUs (NVML)",
         needs="the NVIDIA driver, its devices and libnvidia-ml.so.1 ([nvml] driver_root)", make=_nvml,
     ),
     BuiltIn(

@@ -16,12 +16,12 @@ from schemas.topics import CLOCK_BEACON, RAW
 from shippers.checked_sources import OffSource, ReadSource, off_sources, read_sources
 from shippers.claim import holder
 from shippers.clock import Clock, make_clock
-from shippers.config import Config, ConfigError, KafkaSettings, Profile, SigningSettings, access_of
+from shippers.config import Config, KafkaSettings, Profile, access_of
 from shippers.kmsg_marks import KMSG
 from shippers.problems import Problem, marker_problems, source_problems, width_problems
 from shippers.reader import Reader
 from shippers.saved import saved_positions
-from shippers.signing import load_signer, readable_by_all
+from shippers.signing import cannot_sign, readable_by_all
 from shippers.sink import SinkUnavailableError, admin_client, connect
 from shippers.time_daemon import ask_chrony, ask_kernel
 from shippers.time_namespace import offsets_ns
@@ -202,18 +202,8 @@ def _spool_problems(spool: SpoolState) -> list[Problem]:
 
 def _secret_problems(config: Config) -> list[Problem]:
     """Secrets that others can read, and a key that cannot sign. Each text says behind a semicolon what to do."""
-    said = [*too_open(access_of(config.kafka)), *_signing_problems(config.signing)]
+    said = [*too_open(access_of(config.kafka)), *(cannot_sign(config.signing) or readable_by_all(config.signing))]
     return [Problem(what=what, do=do or "correct [signing]") for what, _, do in (text.partition("; ") for text in said)]
-
-
-def _signing_problems(settings: SigningSettings) -> list[str]:
-    try:
-        load_signer(settings)
-    except ConfigError as error:
-        return [str(error)]
-    except ModuleNotFoundError as error:
-        return [f"[signing] needs the package {error.name}; install it with `pip install 'rootrank[shipper,signing]'`"]
-    return readable_by_all(settings)
 
 
 def _sends_beacons(config: Config) -> bool:

@@ -45,7 +45,8 @@ def summary(report: Report, test: SelfTest | None = None) -> str:
     parts.append("Kafka answers" if report.kafka.answers else "Kafka does not answer")
     if test is not None:
         parts.append("the marked line arrived" if test.passed else f"the marked line got stuck: {test.stuck_at}")
-    parts.append(_count(len(report.problems), "problem") if report.problems else "no problem")
+    if report.problems or test is None or test.passed:
+        parts.append(_count(len(report.problems), "problem") if report.problems else "no problem")
     return ", ".join(parts) + "."
 
 
@@ -86,7 +87,7 @@ def _absent_lines(sources: Iterable[ReadSource]) -> Iterator[str]:
 def _read_text(each: ReadSource) -> str:
     if not each.on:
         reason = each.reasons[0] if each.reasons else "nothing is known of it"
-        return f"NOT READ, {reason}"
+        return f"NOT READ, {reason.partition('; ')[0]}"  # what to do stands under Problems
     if each.built_in:
         return "works"
     waiting = f"{size_text(each.backlog_bytes)} to read" if each.backlog_bytes else "nothing new to read"

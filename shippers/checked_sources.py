@@ -68,7 +68,9 @@ def read_sources(config: Config, found: Sequence[SourceProgress]) -> list[ReadSo
 
 
 def off_sources(config: Config) -> list[OffSource]:
-    """The built-in sources that are not switched on."""
+    """The built-in sources that are not switched on. The agent of a control plane can have none of them."""
+    if config.control is not None:
+        return []
     on = {each.name for each in builtin.switched_on(config)}
     return [_off(each, config) for each in builtin.BUILT_IN if each.name not in on]
 

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -263,7 +264,27 @@ def _convert(shape: dict[str, Any], where: str, *, strict: bool) -> Config:
     try:
         return msgspec.convert(shape, Config, strict=strict)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{where}: {_in_words(str(error))}") from None
+
+
+def _in_words(said: str) -> str:
+    """What msgspec says of a value, with the key as it stands in the file, and the words that may stand there."""
+    what, _, path = said.partition(" - at `$.")
+    key = path.rstrip("`")
+    if not key:
+        return said
+    kind: Any = Config
+    for name in re.sub(r"\[[^]]*\]", "", key).split("."):
+        table = _table_of(kind)
+        fields = msgspec.structs.fields(table) if table else ()
+        kind = next((field.type for field in fields if field.name == name), None)
+    words = [f'"{each}"' for each in get_args(kind) if isinstance(each, str) and each]
+    return f"{key}: {what}; write {', '.join(words)}" if words else f"{key}: {what}"
+
+
+def _table_of(kind: Any) -> type[Struct] | None:
+    """The struct of a table, of one that may be left out, or of a list of tables."""
+    return kind if isinstance(kind, type) and issubclass(kind, Struct) else _struct_in(kind)
 
 
 def _refuse_unknown(table: type[Struct], shape: dict[str, Any], where: str, prefix: str) -> None:

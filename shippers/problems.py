@@ -30,20 +30,22 @@ def source_problems(sources: Sequence[ReadSource]) -> list[Problem]:
     """
     problems = []
     for each in sources:
-        reason = each.reasons[0] if each.reasons else ""
+        reason, _, remedy = (each.reasons[0] if each.reasons else "").partition("; ")
         if each.refused:
             what = f"source {each.name} cannot be read: {reason}"
             if each.is_glob and each.on + each.refused > 1:
                 what = f"{each.refused:,} files of source {each.name} cannot be read: {reason}"
-            problems.append(Problem(what=what, do=_to_read(each, reason)))
+            problems.append(Problem(what=what, do=_to_read(each, reason, remedy)))
         elif each.off and not each.on and not each.built_in:
             do = f"correct path in [[source]] {each.name}, or leave it: the agent reads it once it is there"
             problems.append(Problem(what=f"source {each.name} has nothing to read: {reason}", do=do))
     return problems
 
 
-def _to_read(each: ReadSource, reason: str) -> str:
+def _to_read(each: ReadSource, reason: str, remedy: str) -> str:
     switch = f"set {each.name} = false in [sources]" if each.built_in else "take it out of the settings"
+    if remedy:
+        return f"{remedy}; or {switch}"
     if "ermission" in reason or "not permitted" in reason:
         user = _user()
         return f"give {user} the right to read it (or run the agent as root), or {switch}"

@@ -34,6 +34,17 @@ def load_signer(settings: SigningSettings) -> Signer | None:
     return signer_of(Path(settings.key_file), settings.key_id)
 
 
+def cannot_sign(settings: SigningSettings) -> list[str]:
+    """Why an agent with these settings would not start, and behind a semicolon what to do."""
+    try:
+        load_signer(settings)
+    except ConfigError as error:
+        return [str(error)]
+    except ModuleNotFoundError as error:
+        return [f"[signing] needs the package {error.name}; install it with `pip install 'rootrank[shipper,signing]'`"]
+    return []
+
+
 def signer_of(path: Path, key_id: str = "") -> Signer:
     """A signer with the key in a file. Raises ConfigError, which never holds what is in the file."""
     try:

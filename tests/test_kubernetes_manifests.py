@@ -44,7 +44,18 @@ def test_every_mount_has_its_volume_and_logs_are_read_only(path: Path) -> None:
     for container in containers(path):
         mounts = {each["name"]: each for each in container["volumeMounts"]}
         assert set(mounts) == volumes
-        assert [name for name, each in mounts.items() if not each.get("readOnly")] == ["spool"]
+        assert [name for name, each in mounts.items() if not each.get("readOnly")] == ["spool", "jobs"]
+
+
+@BOTH
+def test_it_reads_the_folder_that_training_pods_write_their_marks_into(path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "shipper.toml"
+    file.write_text(documents(path)["ConfigMap"]["data"]["shipper.toml"], encoding="utf-8")
+    (folder,) = (each for each in pod(path)["volumes"] if each["name"] == "jobs")
+    environment = yaml.safe_load((FOLDER / "job-environment.yaml").read_text(encoding="utf-8"))
+
+    assert folder["hostPath"]["path"] == load(file, {}).jobs.dir
+    assert {"name": "ROOTRANK_JOBS_DIR", "value": load(file, {}).jobs.dir} in environment["env"]
 
 
 @BOTH

@@ -146,10 +146,12 @@ def settings(tmp_path: Path, more: str = "") -> Path:
         ("", 0, "can start with these settings"),
         ('[kafka]\nbootstrap = "nobody.invalid:9092"\n', 0, "can start with these settings"),
         ("[clocks]\n", 2, "unknown key clocks; did you mean clock?"),
-        ('[kafka]\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\nsasl_password_file = "/nonexistent"\n', 1,
-         "sasl_password_file: /nonexistent cannot be read"),
-        ('[kafka]\nsasl_mechanism = "PLAIN"\n', 1, "needs sasl_username and sasl_password_file"),
+        ('[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\n'
+         'sasl_password_file = "/nonexistent"\n', 1, "sasl_password_file: /nonexistent cannot be read"),
+        ('[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\n', 2,
+         "sasl_username or sasl_password_file is not; set both"),
         ("[sources]\nself_tset = true\n", 2, "did you mean self_test?"),
+        ('[signing]\nkey_file = "/nonexistent"\n', 1, "key_file /nonexistent cannot be read"),
     ],
 )  # fmt: skip
 def test_what_runs_before_the_start_asks_nobody_and_finds_mistakes(

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ import msgspec
 import orjson
 
 from shippers.builtin import check_switches
-from shippers.config import Config, ConfigError, load
+from shippers.config import ENV_PREFIX, Config, ConfigError, load
 
 if TYPE_CHECKING:
     from shippers.self_test import SelfTest
@@ -63,10 +64,15 @@ def run(options: argparse.Namespace) -> int:
         shape = {**msgspec.to_builtins(report), "self_test": msgspec.to_builtins(test)}
         sys.stdout.buffer.write(orjson.dumps(shape, option=orjson.OPT_INDENT_2) + b"\n")
     else:
-        print("\n".join(check_lines(report, str(options.config), test)))
+        print("\n".join(check_lines(report, _settings_text(options.config, os.environ), test)))
     if not report.kafka.answers:
         return UNREACHABLE
     return PROBLEM if report.problems or (test is not None and not test.passed) else FINE
+
+
+def _settings_text(path: Path, environment: Mapping[str, str]) -> str:
+    """The file, and what of the environment overrides it."""
+    return " ".join([str(path), *(f"+ {name}" for name in sorted(environment) if name.startswith(ENV_PREFIX))])
 
 
 def _self_test(config: Config, options: argparse.Namespace) -> "SelfTest":

@@ -20,7 +20,8 @@ import orjson
 from msgspec import Struct
 
 from shippers import claim
-from shippers.builtin import BUILT_IN, check_switches, is_on
+from shippers.builtin import BUILT_IN, check_switches
+from shippers.checked_sources import off_sources
 from shippers.config import Config, load
 from shippers.probed import ProbedSource
 from shippers.saying import say
@@ -165,7 +166,7 @@ def _source_line(each: SourceCost) -> str:
     if each.every_s is None:
         return f"{head}{'':38}{core:>9}{each.lines:>7}"
     cpu, takes = (f"{ms:.2f} ms" if ms is not None else "" for ms in (each.cpu_ms_per_look, each.wall_ms_per_look))
-    return f"{head}{each.looks:>7}{each.every_s:>6.0f} s{cpu:>12}{takes:>11}{core:>9}{each.lines:>7}"
+    return f"{head}{each.looks:>7}{each.every_s:>6g} s{cpu:>12}{takes:>11}{core:>9}{each.lines:>7}"
 
 
 # --- measuring ----------------------------------------------------------------------------------------------------
@@ -329,10 +330,10 @@ def _of_probe(probe: ProbedSource, profile: str, states: dict[str, tuple[str, st
 
 def _switched_off(config: Config) -> list[SourceCost]:
     """The sources that the settings leave off."""
+    by_name = {each.name for each in BUILT_IN if each.by_name_only}
     return [
-        SourceCost(source=each.name, profile=each.profile, state="off", reason=f"not in profile {config.profile}")
-        for each in BUILT_IN
-        if not is_on(each, config)
+        SourceCost(source=each.name, profile="" if each.name in by_name else each.profile, state="off", reason=each.why)
+        for each in off_sources(config)
     ]
 
 

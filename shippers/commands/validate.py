@@ -8,6 +8,7 @@ from pathlib import Path
 from shippers.builtin import check_switches
 from shippers.config import Config, load
 from shippers.saying import say
+from shippers.signing import cannot_sign
 
 FINE, PROBLEM = 0, 1
 _SECRETS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file", "sasl_password_file")
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     """Look, and print. Returns the exit code."""
     config = load(options.config)
     check_switches(config)
-    problems = [*_files(config), *_spool(Path(config.spool.dir))]
+    problems = [*_files(config), *cannot_sign(config.signing), *_spool(Path(config.spool.dir))]
     for problem in problems:
         say(f"{options.config}: {problem}")
     if not problems:
@@ -48,8 +49,6 @@ def _files(config: Config) -> list[str]:
                 problems.append(f"[kafka] {key}: {path} is empty")
         except OSError as error:
             problems.append(f"[kafka] {key}: {path} cannot be read: {error.strerror}")
-    if config.kafka.sasl_mechanism and not (config.kafka.sasl_username and config.kafka.sasl_password_file):
-        problems.append("[kafka] sasl_mechanism needs sasl_username and sasl_password_file")
     return problems
 
 

@@ -62,7 +62,8 @@ def access_of(settings: KubernetesSettings, folder: Path = SERVICE_ACCOUNT) -> A
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ConfigError(
-            '[control.kubernetes] this is no pod (KUBERNETES_SERVICE_HOST is not set); set kubeconfig = "/path"'
+            "[control.kubernetes] this is no pod (KUBERNETES_SERVICE_HOST is not set); set "
+            'kubeconfig = "/path", or leave the table out where Kubernetes is not to be read'
         )
     try:
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))

@@ -97,7 +97,9 @@ class JobsFolder:
             crowded = self._scan()
         except OSError as error:
             self._state = "off" if isinstance(error, FileNotFoundError) else "refused"
-            self._reason = f"{self._folder}: {error.strerror}; make it with `{make_command(self._folder)}`"
+            self._reason = f"{error.filename or self._folder}: {error.strerror}"
+            if self._state == "off":
+                self._reason += f"; make it with `{make_command(self._folder)}`"
             return
         self._state, self._reason = "on", None
         if crowded:

@@ -38,7 +38,7 @@ class SelfTestMarks:
             names = sorted(path.name for path in self._folder.iterdir())[:_AT_ONCE]
         except FileNotFoundError:
             return []
-        return [said(THING, token=name) for name in names if self._take(name)]
+        return [said(THING, mark=name) for name in names if self._take(name)]
 
     def memo(self) -> str:
         """Nothing is remembered."""

@@ -8,5 +8,5 @@ SELECT
     (
         SELECT count() FROM events
         WHERE run = 'live' AND cluster = {cluster:String} AND name = 'agent.self_test'
-            AND day >= today() - 1 AND attributes['token'] = {token:String}
+            AND day >= today() - 1 AND attributes['mark'] = {token:String}
     ) AS events

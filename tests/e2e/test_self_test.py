@@ -95,7 +95,7 @@ def test_the_marked_line_arrives_without_an_agent_and_beside_a_running_one(setti
 def assert_recognisable(fleet: Fleet, cluster: str, tokens: set[str]) -> None:
     """Each is one event of a name of its own, and nothing became an incident of it."""
     rows = fleet.sql(
-        f"SELECT attributes['token'], role, severity FROM events WHERE cluster = '{cluster}' "
+        f"SELECT attributes['mark'], role, severity FROM events WHERE cluster = '{cluster}' "
         "AND name = 'agent.self_test'"
     )
     assert {(row[0], row[1], row[2]) for row in rows} == {(token, "context", "info") for token in tokens}

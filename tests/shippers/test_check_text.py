@@ -9,12 +9,14 @@ from schemas.records import ClockReading, SourceProgress
 from schemas.vocabulary import SourceState
 from shippers.builtin import BUILT_IN, BuiltIn
 from shippers.check import ClockState, KafkaState, Report, SpoolState
-from shippers.check_text import check_lines, duration_text, size_text
+from shippers.check_text import check_lines, duration_text, size_text, summary
 from shippers.checked_sources import ReadSource, off_sources, read_sources
 from shippers.config import Config, Profile, SourceSettings
+from shippers.control.settings import ControlSettings
 from shippers.positions import SourcePosition
 from shippers.probed import ProbedSource
 from shippers.problems import source_problems
+from shippers.self_test import SelfTest
 from tests.shippers.test_probed import Counter
 
 READING = ClockReading(raw_ns=1, mono_ns=2, boottime_ns=3, wall_ns=4)
@@ -127,6 +129,29 @@ def test_it_ends_with_the_problems_and_one_line_that_sums_up() -> None:
     assert lines[-1] == (
         "Summary     0 sources can be read, 2 would find nothing on this machine, Kafka answers, 1 problem."
     )
+
+
+def test_a_reason_that_says_what_to_do_is_a_problem_with_that() -> None:
+    reason = "/dev/kmsg: the kernel asks for CAP_SYSLOG; give it, or read the journal"
+    said = text(Config(), [progress("kmsg", "refused", reason)])
+
+    assert "kmsg        /dev/kmsg (kernel log): NOT READ, /dev/kmsg: the kernel asks for CAP_SYSLOG\n" in said
+    assert "source kmsg cannot be read: /dev/kmsg: the kernel asks for CAP_SYSLOG\n" in said
+    assert "To do: give it, or read the journal; or take it out of the settings" in said
+
+
+def test_the_agent_of_a_control_plane_is_not_told_to_read_its_host() -> None:
+    said = text(Config(source=(), profile="none", control=ControlSettings()), [])
+
+    assert "Not read" not in said
+
+
+def test_a_mark_that_did_not_arrive_is_not_summed_up_as_no_problem() -> None:
+    test = SelfTest(token="5f0c2ab19d3e4871", passed=False, stations=[], stuck_at="worker")
+    whole = report(Config(source=()), [])
+
+    assert summary(whole, test).endswith("Kafka answers, the marked line got stuck: worker.")
+    assert summary(whole, msgspec.structs.replace(test, passed=True)).endswith("the marked line arrived, no problem.")
 
 
 def test_every_source_of_the_agent_says_what_it_reads() -> None:

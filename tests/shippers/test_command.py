@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,22 @@ def test_a_package_that_is_not_installed_is_a_sentence_and_exit_3(
 
     assert main([command, "--config", str(config)]) == 3
     assert "pip install '.[shipper]'" in capsys.readouterr().err
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"rootrank-shipper {version('rootrank')}\n"
+
+
+def test_check_says_what_of_the_environment_overrides_the_file(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOTRANK_SHIPPER__CLUSTER", "elsewhere")
+    main(["check", "--config", str(config)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Settings {config} + ROOTRANK_SHIPPER__CLUSTER; profile" in said
 
 
 def test_no_command_is_a_usage_error() -> None:

@@ -1,9 +1,11 @@
+import re
 from pathlib import Path
 
 import pytest
 
-from schemas.records import ClockClaim
-from shippers.config import Config, ConfigError, StartAt, load, parse_start_at
+from schemas.records import ClockClaim, ClockReading
+from shippers.builtin import BUILT_IN
+from shippers.config import Config, ConfigError, SourceSettings, StartAt, load, parse_start_at
 
 ROOT = Path(__file__).parents[2]
 STATIC = "[clock.static]\nraw_ns = 1\nmono_ns = 2\nboottime_ns = 3\nwall_ns = 4\n"
@@ -23,13 +25,43 @@ def test_an_empty_file_ships_the_kernel_log_of_this_host(tmp_path: Path) -> None
     assert (config.run, config.run_id) == ("live", "live")
 
 
-def test_the_example_file_is_valid_and_names_every_table() -> None:
-    text = (ROOT / "deploy" / "node.example.toml").read_text(encoding="utf-8")
-    config = load(ROOT / "deploy" / "node.example.toml", {})
+EXAMPLE = ROOT / "deploy" / "node.example.toml"
+TABLES = ("batch", "kafka", "spool", "clock", "capture", "nvml", "journal", "jobs", "signing", "redact")
 
-    assert config.source
-    for name in (*Config.__struct_fields__, "claim", "static"):
-        assert name in text, name
+
+def test_the_example_file_shows_the_defaults() -> None:
+    config = load(EXAMPLE, {})
+
+    for name in (*TABLES, "profile", "sources", "start_at", "end_file", "run", "cluster"):
+        assert getattr(config, name) == getattr(Config(), name), name
+    assert [type(each) for each in config.source] == [SourceSettings, SourceSettings]
+
+
+@pytest.mark.parametrize("table", [*TABLES, "clock.claim", "clock.static", "source"])
+def test_the_example_file_names_every_key_in_its_table(table: str) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    parts = re.split(r"^(?:# )?\[{1,2}([a-z.]+)\]{1,2}$", text, flags=re.MULTILINE)
+    shown = "".join(body for name, body in zip(parts[1::2], parts[2::2], strict=True) if name == table)
+    tables = {"clock.claim": ClockClaim, "clock.static": ClockReading, "source": SourceSettings}
+    kind = tables.get(table) or type(getattr(Config(), table))
+    own = {"clock": {"claim", "static"}, "redact": {"pattern"}, "clock.static": {"width_ns"},
+           "clock.claim": {"knots", "others_bound_ns", "timeline"}}  # fmt: skip
+    named = set(re.findall(r"^(?:# )?([a-z_]+) = ", shown, flags=re.MULTILINE))
+
+    assert named == set(kind.__struct_fields__) - own.get(table, set())
+
+
+def test_the_example_file_names_every_source_and_the_tables_of_a_clock_behind_it() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    tables = re.findall(r"^(?:# )?\[{1,2}([a-z.]+)\]{1,2}$", text, flags=re.MULTILINE)
+    comment = text[text.index("# Single ones on or off") : text.index("[sources]")]
+
+    assert tables.index("clock.claim") == tables.index("clock") + 1
+    assert tables.index("clock.static") == tables.index("clock") + 2
+    assert tables[-2:] == ["source", "source"]
+    for each in BUILT_IN:
+        level = "none of them holds" if each.by_name_only else each.profile
+        assert re.search(rf"^# {level}:(?:[^:]|\n#  )*\b{each.name}\b", comment, flags=re.MULTILINE), each.name
 
 
 @pytest.mark.parametrize(
@@ -39,7 +71,14 @@ def test_the_example_file_is_valid_and_names_every_table() -> None:
         ("[kafka]\nbootstrp = 'x'", r"node.toml: unknown key kafka.bootstrp; did you mean bootstrap\?"),
         ("[[source]]\npaht = 'x'", r"node.toml: unknown key source.paht; did you mean path\?"),
         ("[clock.claim]\noffset = 1", "unknown key clock.claim.offset"),
-        ("[batch]\nlines = 'many'", r"Expected `int`, got `str` - at `\$.batch.lines`"),
+        ("[batch]\nlines = 'many'", "node.toml: batch.lines: Expected `int`, got `str`"),
+        ("profile = 'gpus'", """profile: Invalid enum value 'gpus'; write "none", "minimal", "gpu", "full"$"""),
+        (
+            "[[source]]\nkind = 'kern'",
+            r"""source\[0\].kind: Invalid enum value 'kern'; write "kernel", "application", """,
+        ),
+        ("[control.kubernetes]\nwatch = 3", "control.kubernetes.watch: Expected `array`, got `int`"),
+        ("[sources]\npressure = 1", r"sources\[...\]: Expected `bool`, got `int`"),
         ("[batch]\nlinger_ms = 0", "batch.linger_ms is 0; it must be 1 to 1000"),
         ("start_at = 'yesterday'", 'start_at is "yesterday"; write "end", "beginning" or an age'),
         ("[[source]]\nname = 'a'", 'source "a" has no path'),

@@ -10,7 +10,8 @@ import pytest
 
 from shippers import claim
 from shippers.__main__ import FINE, USAGE, main
-from shippers.commands.cost import ProcessCost, Report, SourceCost, _Used, as_text
+from shippers.commands.cost import ProcessCost, Report, SourceCost, _switched_off, _Used, as_text
+from shippers.config import Config
 from tests.shippers.fakes import eventually
 
 
@@ -49,7 +50,7 @@ def test_the_agent_and_every_source_is_measured_and_nothing_is_left_behind(
     assert sources["pressure"]["looks"] >= 1
     assert sources["pressure"]["every_s"] == 10
     assert sources["files"]["core_percent"] >= 0
-    assert sources["tcp"]["reason"] == "not in profile none"
+    assert sources["tcp"]["reason"] == 'profile = "none" does not hold it'
     assert not (tmp_path / "spool").exists()
 
 
@@ -84,6 +85,7 @@ def test_the_table_says_what_is_off_and_why_and_what_the_whole_costs() -> None:
                 SourceCost(source="edac", profile="minimal", state="off", reason="no memory controller"),
                 SourceCost(source="pressure", profile="minimal", state="on", every_s=10, looks=6, cpu_ms_per_look=0.2,
                            wall_ms_per_look=0.3, core_percent=0.002, lines=0),
+                SourceCost(source="self_test", profile="minimal", state="on", every_s=0.5, looks=120),
             ],
         )
     )  # fmt: skip
@@ -91,6 +93,12 @@ def test_the_table_says_what_is_off_and_why_and_what_the_whole_costs() -> None:
     assert "process 7, which ships from here" in table
     assert "edac              minimal  off: no memory controller" in table
     assert "0.498 %" in table
+    assert "    120   0.5 s" in table
+
+
+def test_a_source_that_no_profile_holds_is_called_so() -> None:
+    (capture,) = (each for each in _switched_off(Config()) if each.source == "capture")
+    assert (capture.profile, capture.reason) == ("", "no profile holds it")
 
 
 def test_a_switch_of_no_source_is_said(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,15 @@ def test_it_is_read_by_default_and_off_with_what_to_do_where_the_folder_is_away(
     assert f"install -d -m 1733 {tmp_path}/none/marks" in (progress.reason or "")
 
 
+def test_one_that_is_there_and_cannot_be_read_is_not_told_to_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    source = JobsFolder(Config(jobs=JobsSettings(dir=str(tmp_path / "file"))))
+    Passes().read(source)
+    progress = source.progress()
+    assert progress.state == "refused"
+    assert (progress.reason or "").endswith(": Not a directory")
+
+
 def test_whole_lines_are_shipped_once_and_a_torn_one_when_it_is_whole(config: Config) -> None:
     source, passes = JobsFolder(config), Passes()
     append(_marks(config), MARK.format(step=1) + MARK.format(step=2)[:20])

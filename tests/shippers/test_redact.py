@@ -1,6 +1,7 @@
 """Secrets are found wherever they stand, nothing else is taken out, and no line takes long."""
 
 import time
+import tomllib
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests import noise
 from tests.corpus_cases import CORPUS
 from tests.shippers.secrets.planted import Planted, planted
 
+ROOT = Path(__file__).parents[2]
 PLANTED = list(planted())
 KEY_LINES = ["MIIEow" + "Ab3/" * 14 + "xy", "Zz9+" * 16, "Q" * 64, "s3cR4w=="]
 
@@ -107,6 +109,20 @@ def test_ordinary_lines_are_left_alone(redactor: Redactor) -> None:
     changed = [body for body, left in zip(bodies, shown(redactor, *bodies), strict=True) if body != left]
 
     assert len(changed) < len(bodies) / 1000, changed[:5]
+
+
+def test_what_the_agent_tells_itself_is_left(redactor: Redactor) -> None:
+    """Else the pipeline would not know its lines again: the examples of all signals that only the agent may tell."""
+    signals = [
+        signal
+        for path in sorted((ROOT / "schemas" / "signals").glob("*.toml"))
+        for signal in tomllib.loads(path.read_text(encoding="utf-8")).get("signal", [])
+        if signal.get("told_by") == "telemetry"
+    ]
+    told = [example["line"] for signal in signals for example in signal["matches"]]
+
+    assert len(told) > 50
+    assert [line for line in told if shown(redactor, line) != [line]] == []
 
 
 def test_no_line_of_the_corpus_changes_so_no_verdict_does(redactor: Redactor) -> None:
