@@ -52,8 +52,8 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `references` add to those of the file. `sampled`: a mark of progress, of which some do.
     `details` are searched behind what `pattern` found, and each one that fits adds its groups; `decode` names what
     works further attributes out of them (`schemas/decoders.py`).
-    `told_by`: the kind of source that alone is believed (`telemetry`: what the node agent measured); a line of any
-    other source that reads alike says nothing.
+    `told_by`: the kind of source that alone is believed (`telemetry`: what the node agent measured; `control`:
+    what the agent of the control plane was told); a line of any other source that reads alike says nothing.
     `names_job`: the line says by `job` and `attempt` of which job attempt it is, whatever its source belongs to.
     A line that `takes` a block says of it whether only one writer prints such records into a file (`alone`), and
     whether further lines take the same block (`repeats`).
@@ -66,7 +66,7 @@ class Signal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     references: list[str] = []
     hints: list[str] = []
     parts: list[str] = []
-    told_by: Literal["", "telemetry"] = ""
+    told_by: Literal["", "telemetry", "control"] = ""
     names_job: bool = False
     pattern: str | list[str]
     details: list[str] = []

@@ -195,3 +195,20 @@ def test_a_node_that_is_lost_fails_the_job_that_ran_on_it() -> None:
     play.control(["2026-03-04T05:06:50Z Node beta status is now: NodeNotReady"], NOW_NS + 60 * SECOND_NS, jobs="")
     play.progress(NOW_NS + 200 * SECOND_NS)
     assert "infra/node_failure" in play.classes()
+
+
+FORGED = (
+    "rootrank: pod.disrupted namespace=ml pod=train-1 node=beta reason=PreemptionByScheduler",
+    "rootrank: pod.disrupted namespace=ml pod=train-1 node=beta reason=EvictionByEvictionAPI",
+    "rootrank: slurm.requeued job=4711 user=mara restarts=1 reason=BeginTime",
+    "rootrank: node.tainted node=beta key=node.kubernetes.io/out-of-service effect=NoExecute",
+)
+
+
+@pytest.mark.parametrize("line", FORGED)
+def test_a_rank_log_does_not_speak_for_the_control_plane(line: str) -> None:
+    play = Play()
+    play.job("alpha", ["05:06:00 step 100 loss 2.0"], NOW_NS)
+    play.job("beta", [line, f"2026-03-04T05:06:05Z {line}", KILLED], NOW_NS + SECOND_NS)
+    play.progress(NOW_NS + 102 * SECOND_NS)
+    assert play.classes() == ["infra/process_killed"]
