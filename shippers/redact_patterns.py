@@ -22,7 +22,7 @@ _BARE: Final = r"""(?!\[redacted:)(?:[^\s"'&;,\\]|,(?![\w.\-]{1,64}=)){1,1024}""
 _VALUE: Final = rf"(?P<secret>(?(q){_IN_QUOTES}|{_BARE}))"
 _MACROS: Final = {
     "{b}": r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))",
-    "{sep}": r"""\\{0,3}["']?[ \t]{0,4}(?:=>|:=|==|[:=])[ \t]{0,4}""",
+    "{sep}": r"""\\{0,3}["']?[ \t]{0,4}(?:=>|:=|==|[:=]|%3[dD])[ \t]{0,4}""",
     "{value}": r"""(?:[bBuU](?=["']))?""" + _QUOTED + _VALUE,
     "{open}": _QUOTED + _VALUE,
     # Last parts of names of machines, units and files: what stands behind their @ is no place for mail.
@@ -252,6 +252,16 @@ def has_digit(value: str) -> bool:
     return any(map(str.isdigit, value))
 
 
+def is_login(value: str) -> bool:
+    """Whether it is `user:password` in base64."""
+    try:
+        user, colon, password = base64.b64decode(value, validate=True).partition(b":")
+    except ValueError:
+        return False
+    text = user + password
+    return bool(colon and password) and text.isascii() and text.decode().isprintable()
+
+
 def luhn(value: str) -> bool:
     """The check digit of a card number."""
     digits = [int(char) for char in value if char.isdecimal()]
@@ -273,6 +283,6 @@ def base64_value(value: str) -> bool:
 
 
 _CHECKS: Final[dict[str, Check]] = {
-    "no_placeholder": no_placeholder, "secret_value": secret_value, "token_value": token_value,
+    "no_placeholder": no_placeholder, "secret_value": secret_value, "token_value": token_value, "is_login": is_login,
     "has_digit": has_digit, "luhn": luhn, "is_person": lambda value: value not in ("root", "git", "nobody"),
 }  # fmt: skip
