@@ -12,6 +12,7 @@ from schemas.records import SourceProgress
 from shippers.attributes import stated
 from shippers.clock import no_zone
 from shippers.config import SourceSettings, StartAt
+from shippers.globbed import matching
 from shippers.pieces import Moment
 from shippers.positions import SourcePosition
 from shippers.redact_open import HIDDEN
@@ -104,8 +105,7 @@ class FileSet:
         known = {tail.path for tail in self.tails.values()}
         being_read = set[int]().union(*(tail.open_inodes() for tail in self.tails.values()))
         finished = set[int]().union(*(tail.finished_inodes() for tail in self.tails.values()))
-        paths = map(Path, glob.iglob(self._settings.path, recursive=True))  # noqa: PTH207 (the pattern is absolute)
-        for path in sorted(path for path in paths if path not in known):
+        for path in sorted(matching(self._settings.path) - known):
             try:
                 status = path.stat()
             except OSError:

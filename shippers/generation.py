@@ -274,11 +274,22 @@ def head_of(path: Path, size: int) -> Mark:
 
 
 def _open_regular(path: Path) -> int:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    link = path.lstat()
+    is_link = stat.S_ISLNK(link.st_mode)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link else os.O_NOFOLLOW))
+    status = os.fstat(fd)
+    problem = None if stat.S_ISREG(status.st_mode) else "not a regular file"
+    if is_link and not is_followed(link.st_uid, status.st_uid, os.geteuid()):
+        problem = f"a link of user {link.st_uid} to a file of user {status.st_uid}; such are followed only if root's"
+    if problem is not None:
         os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise OSError(errno.EINVAL, problem)
     return fd
+
+
+def is_followed(link_owner: int, file_owner: int, own: int) -> bool:
+    """Whether a link is: who may put one into a folder of logs may not read by it what the agent may."""
+    return link_owner in (0, own, file_owner)
 
 
 def _continues(fd: int, saved: Position) -> bool:

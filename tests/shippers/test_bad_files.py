@@ -11,6 +11,7 @@ import pytest
 
 from schemas.records import Gap
 from shippers.config import SourceSettings, StartAt
+from shippers.generation import is_followed
 from shippers.tail import Tail
 from tests.shippers.fakes import SECOND_NS, Passes, append
 
@@ -326,3 +327,19 @@ def test_a_selected_file_gives_its_beginning_whole_and_goes_on_exactly_after_a_r
 
     assert [line.body for line in lines] == ["chatter", "chatter", "CUDA error: out of memory"]
     assert lines[0].attributes == {"passed.lines": "108", "passed.bytes": str(108 * 8)}
+
+
+@pytest.mark.parametrize(
+    ("link_owner", "file_owner", "own", "followed"),
+    [(1000, 0, 0, False), (1000, 1001, 990, False), (1000, 1000, 0, True), (0, 1001, 990, True), (990, 0, 990, True)],
+)
+def test_a_link_of_a_user_leads_to_no_file_of_another_one(
+    link_owner: int, file_owner: int, own: int, followed: bool
+) -> None:
+    assert is_followed(link_owner, file_owner, own) is followed
+
+
+def test_a_link_of_its_own_user_is_followed(path: Path) -> None:
+    append(path.with_name("real"), "one\n")
+    path.symlink_to("real")
+    assert Passes().read(tail_of(path)).bodies() == ["one"]

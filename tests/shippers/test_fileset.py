@@ -130,3 +130,21 @@ def test_of_many_files_idle_ones_are_looked_at_less_often_and_lose_nothing(folde
 
     assert found == {"rank0007.log": ["two"]}
     files.close()
+
+
+def test_links_that_lead_round_are_gone_through_once(folder: Path) -> None:
+    (folder / "run").mkdir()
+    append(folder / "run" / "a.log", "one\n")
+    for name in ("x", "y"):  # each way through both of them is another path: more than anybody can list
+        (folder / name).symlink_to(".")
+        (folder / "run" / name).symlink_to("..")
+
+    assert Looks().read(files_of(folder / "**" / "*.log", "t")) == {"t/run/a.log": ["one"]}
+
+
+def test_a_link_to_a_folder_that_a_wildcard_names_is_gone_through(folder: Path) -> None:
+    (folder / "run-1").mkdir()
+    append(folder / "run-1" / "a.log", "one\n")
+    (folder / "latest").symlink_to("run-1")
+
+    assert list(Looks().read(files_of(folder / "late*" / "*.log", "t")).values()) == [["one"]]
