@@ -1,7 +1,7 @@
 """What a pattern matches. Everybody may write into a folder of logs, so a link there leads nowhere and round nothing.
 
-As `glob.iglob(pattern, recursive=True)`, but `**` does not go through links: two links to their own folder would have it
-go on for ever.
+As `glob.iglob(pattern, recursive=True)`, but `**` does not go through links: of two links to their own folder it would
+never come back.
 """
 
 import fnmatch
@@ -50,14 +50,14 @@ def _below(folder: str, parts: tuple[str, ...]) -> Iterator[tuple[str, tuple[str
         return
     if not glob.has_magic(head):
         path = str(Path(folder, head))
-        if rest or os.path.lexists(path):  # noqa: PTH110 (a link that leads nowhere is there)
+        if rest or os.path.lexists(path):
             yield path, rest
         return
     fits = re.compile(fnmatch.translate(head)).match
     for entry in _entries(folder):
-        if fits(entry.name) and (head.startswith(".") or not entry.name.startswith(".")):
-            if not rest or _is_folder(entry, follows=True):
-                yield entry.path, rest
+        is_shown = head.startswith(".") or not entry.name.startswith(".")
+        if is_shown and fits(entry.name) and (not rest or _is_folder(entry, follows=True)):
+            yield entry.path, rest
 
 
 def _entries(folder: str) -> "list[os.DirEntry[str]]":

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ OF_ALL: Final = "marks"
 _LOOK_NS: Final = 500_000_000
 _KEPT_IDLE_NS: Final = {OF_ROOT: 86_400 * 10**9, OF_ALL: 900 * 10**9}
 _MAX_FILES: Final = 1_000
+_MAX_OF_USER: Final = 500  # nobody's files keep those of others from being read, and nobody's those of root
 _MAX_ENTRIES: Final = 10_000
 _MAX_OWNERS: Final = 10_000
 # Of a file with more than that unread only the end is read: a program that writes so much writes no marks.
@@ -103,7 +105,7 @@ class JobsFolder:
             return
         self._state, self._reason = "on", None
         if crowded:
-            self._reason = f"{self._folder}: more than {_MAX_FILES} files; the rest waits until some are deleted"
+            self._reason = f"{self._folder}: more than {_MAX_FILES} files, or {_MAX_OF_USER} of one user; the rest waits until some are deleted"
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The next lines of the first file that has some; None at the end of all."""
@@ -138,6 +140,7 @@ class JobsFolder:
         """Bring the list of files up to date. Whether there are too many. Raises OSError where a folder is away."""
         found: set[tuple[str, str, int]] = set()
         crowded = False
+        many = Counter((key[0], file.owner) for key, file in self._files.items())
         for part in (OF_ROOT, OF_ALL):
             with os.scandir(self._folder / part) as entries:
                 for entry in itertools.islice(entries, _MAX_ENTRIES):
@@ -146,9 +149,13 @@ class JobsFolder:
                     except FileNotFoundError:
                         continue
                     key = (part, entry.name, status.st_ino)
-                    if key not in self._files and len(self._files) >= _MAX_FILES:
+                    if not self._is_fit(part, status):
+                        continue
+                    is_new = key not in self._files
+                    if is_new and _is_full(many, part, status.st_uid):
                         crowded = True
-                    elif self._is_fit(part, status):
+                    else:
+                        many[part, status.st_uid] += is_new
                         found.add(key)
                         self._see(key, entry.path, status)
         for key in self._files.keys() - found:
@@ -284,6 +291,12 @@ class JobsFolder:
                 file.path.unlink()
                 del self._files[key]
                 self._unsaved = True
+
+
+def _is_full(many: Counter[tuple[str, int]], part: str, owner: int) -> bool:
+    """Whether one more file of that owner in that folder is too many."""
+    of_all = sum(count for (each, _), count in many.items() if each == part)
+    return of_all >= _MAX_FILES or (part == OF_ALL and many[part, owner] >= _MAX_OF_USER)
 
 
 def make_command(folder: Path) -> str:

@@ -169,3 +169,13 @@ def test_old_files_are_deleted_by_the_agent_that_has_the_spool_and_only_after_th
 def _moment(passes: Passes) -> Moment:
     passes.mono_ns += 2 * 10**9
     return Moment(observed_ns=passes.mono_ns, mono_ns=passes.mono_ns, wall_ns=time.time_ns())
+
+
+def test_a_folder_full_of_marks_keeps_no_job_of_the_scheduler_out(config: Config) -> None:
+    source, passes = JobsFolder(config), Passes()
+    for number in range(1_100):
+        append(_marks(config).with_name(f"m{number}"), "no mark\n")
+    passes.read(source)
+    append(Path(config.jobs.dir) / "jobs" / "7", START.format(uid=1000))
+    assert passes.read(source).bodies() == ["rootrank: job.start job=7 attempt=0"]
+    assert "of one user" in (source.progress().reason or "")
