@@ -10,10 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from schemas.clock_notes import SOURCE as CLOCK
 from shippers.config import Config, ConfigError, Profile
+from shippers.dropping import NAME as SPOOL
 from shippers.pieces import Source
 from shippers.positions import Positions, SourcePosition
 from shippers.probes.host_sources import HOST, maker
+from shippers.redact_open import NAME as REDACTION
 
 if TYPE_CHECKING:
     from shippers.control.plane import ControlPlane
@@ -132,6 +135,9 @@ BUILT_IN: Final[tuple[BuiltIn, ...]] = (
 )  # fmt: skip
 
 
+_OWN_NAMES: Final = frozenset((REDACTION, SPOOL, CLOCK))
+
+
 def switched_on(config: Config) -> Iterator[BuiltIn]:
     """The built-in sources that the settings ask for. Only a live agent on a running clock has any."""
     if config.run == "live" and config.clock.static is None:
@@ -159,8 +165,14 @@ def control_plane(config: Config, saved: Positions) -> "ControlPlane | None":
 
 
 def check_switches(config: Config) -> None:
-    """Raises ConfigError where a switch is of no source that there is."""
+    """Raises ConfigError where a switch is of no source that there is, or a file is called as one of the agent's own.
+
+    What is known of two sources of one name would be one: lines of a file would count as the agent's, or come again.
+    """
     names = {each.name for each in BUILT_IN}
+    for source in config.source:
+        if source.name in names | _OWN_NAMES:
+            raise ConfigError(f'a source is called "{source.name}", as one of the agent\'s own; give it another name')
     for name in config.sources:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)

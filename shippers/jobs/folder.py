@@ -105,7 +105,8 @@ class JobsFolder:
             return
         self._state, self._reason = "on", None
         if crowded:
-            self._reason = f"{self._folder}: more than {_MAX_FILES} files, or {_MAX_OF_USER} of one user; the rest waits until some are deleted"
+            many = f"more than {_MAX_FILES} files, or {_MAX_OF_USER} of one user"
+            self._reason = f"{self._folder}: {many}; the rest waits until some are deleted"
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The next lines of the first file that has some; None at the end of all."""

@@ -7,6 +7,10 @@ from schemas.records import ClockClaim, ClockReading
 from shippers.builtin import BUILT_IN
 from shippers.config import Config, ConfigError, SourceSettings, StartAt, load, parse_start_at
 
+from schemas.records import ClockClaim
+from shippers.builtin import check_switches
+from shippers.config import Config, ConfigError, StartAt, load, parse_start_at
+
 ROOT = Path(__file__).parents[2]
 STATIC = "[clock.static]\nraw_ns = 1\nmono_ns = 2\nboottime_ns = 3\nwall_ns = 4\n"
 
@@ -165,3 +169,11 @@ def test_replay_takes_clocks_and_claims_from_the_file(tmp_path: Path) -> None:
 )
 def test_start_at_is_a_place_or_an_age(text: str, expected: StartAt) -> None:
     assert parse_start_at(text) == expected
+
+
+@pytest.mark.parametrize("name", ["jobs", "nvml", "memory", "redaction", "spool", "clock"])
+def test_no_file_is_called_as_a_source_of_the_agents_own(tmp_path: Path, name: str) -> None:
+    config = loaded(tmp_path, f'[[source]]\nname = "{name}"\npath = "/var/log/rank0.log"\n')
+
+    with pytest.raises(ConfigError, match="give it another name"):
+        check_switches(config)
