@@ -28,7 +28,9 @@ def main() -> int:
     ctypes.CDLL(None, use_errno=True).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
     machine = Machine(settings.sys_root, settings.proc_root)
-    watch = Watch(settings, machine, Library, Judge(changes(), settings.memo), _say, messages.now_ns)
+    pipe = _own_pipe()
+    judge = Judge(changes(), settings.memo)
+    watch = Watch(settings, machine, Library, judge, lambda message: _say(pipe, message), messages.now_ns)
     try:
         watch.open()
         while not _is_orphan(0 if watch.waits else WAIT_MS):
@@ -40,10 +42,17 @@ def main() -> int:
     return messages.ORPHANED
 
 
-def _say(message: AnyMessage) -> None:
+def _own_pipe() -> int:
+    """The way to the agent, for nobody else: what the library prints goes where errors go, not into a message."""
+    pipe = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return pipe
+
+
+def _say(pipe: int, message: AnyMessage) -> None:
     data = messages.encode(message)
     while data:
-        data = data[os.write(sys.stdout.fileno(), data) :]
+        data = data[os.write(pipe, data) :]
 
 
 def _is_orphan(timeout_ms: int) -> bool:

@@ -83,6 +83,13 @@ def test_two_events_that_wait_are_two_lines(machine: StubMachine, reader: Reader
     assert [body[-6:] for body in reader.wait_for("gpu.xid", 2)] == ["xid=48", "xid=94"]
 
 
+def test_what_the_library_prints_spoils_no_message(machine: StubMachine, reader: Reader) -> None:
+    machine.put("prints", 1)
+    machine.event(1, XID, 79)
+    machine.event(2, XID, 94)
+    assert [body[-6:] for body in reader.wait_for("gpu.xid", 2)] == ["xid=79", "xid=94"]
+
+
 def test_events_without_a_number_and_of_other_types_are_told_as_what_they_are(
     machine: StubMachine, reader: Reader
 ) -> None:

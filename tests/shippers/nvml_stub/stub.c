@@ -4,6 +4,7 @@
  *   init 18                     what nvmlInit returns
  *   wait 15                     what waiting for events returns
  *   closed 1                    every call returns NVML_ERROR_UNINITIALIZED
+ *   prints 1                    waiting for events prints something on standard output
  *   crash 1                     the next reading of a GPU is a segmentation fault
  *   driver 570.86.15
  *   unsupported nvmlDeviceGetMarginTemperature
@@ -252,6 +253,10 @@ static int next_event(event_t *event) {
 
 int nvmlEventSetWait_v2(void *set, event_t *event, unsigned timeout_ms) {
   (void)set;
+  if (number("prints", 0)) {
+    fputs("a word of the stub", stdout);
+    fflush(stdout);
+  }
   for (unsigned waited = 0;; waited += WAIT_STEP_MS) {
     CHECKED(NULL);
     if (number("wait", OK)) return (int)number("wait", OK);
