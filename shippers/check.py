@@ -23,6 +23,7 @@ from shippers.reader import Reader
 from shippers.saved import saved_positions
 from shippers.signing import cannot_sign, readable_by_all
 from shippers.sink import SinkUnavailableError, admin_client, connect
+from shippers.spool_format import later_format
 from shippers.time_daemon import ask_chrony, ask_kernel
 from shippers.time_namespace import offsets_ns
 
@@ -194,6 +195,10 @@ def _kafka_problems(kafka: KafkaState) -> list[Problem]:
 
 
 def _spool_problems(spool: SpoolState) -> list[Problem]:
+    later = later_format(Path(spool.dir))
+    if later is not None:
+        what, _, do = later.partition("; ")
+        return [Problem(what=what, do=do)]
     if spool.problem is None:
         return []
     do = "give the agent's user the folder, or set [spool] dir to another one"

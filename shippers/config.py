@@ -240,6 +240,7 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
     _refuse_unknown(Config, shape, str(path), "")
+    _refuse_nul(shape, str(path), "")
     config = _convert(shape, str(path), strict=True)
     overrides = {name: value for name, value in environment.items() if name.startswith(ENV_PREFIX)}
     if overrides:
@@ -299,6 +300,18 @@ def _refuse_unknown(table: type[Struct], shape: dict[str, Any], where: str, pref
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, dict):
                     _refuse_unknown(inner, item, where, f"{prefix}{key}.")
+
+
+def _refuse_nul(value: object, where: str, key: str) -> None:
+    """No name of a file, of a machine or in Kafka may hold one."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            _refuse_nul(inner, where, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_nul(inner, where, key)
+    elif isinstance(value, str) and "\0" in value:
+        raise ConfigError(f"{where}: {key} holds a NUL character; take it out")
 
 
 def _struct_in(kind: Any) -> type[Struct] | None:

@@ -21,6 +21,7 @@ from shippers.losses import damage, losses_by_source
 from shippers.positions import Positions
 from shippers.segment import Damage, Entry
 from shippers.signing import Signer
+from shippers.spool_format import check_format
 
 _FOR_SIZE, _FOR_AGE = 1, 2
 TEN_YEARS_NS: Final = 3652 * 86400 * 10**9
@@ -388,7 +389,7 @@ class Spool:
             if path.stem.isdecimal():
                 path.unlink()
         for path in sorted(self._folder.glob("*.spool")):
-            self._check_format(path)
+            check_format(path)
             self._segments.append(_Segment(int(path.stem), path, written_ns=self._written_ns(path)))
         while self._segments and not self._recover_positions(self._segments[-1]):
             self._remove(self._segments[-1])
@@ -404,18 +405,6 @@ class Spool:
         """Give up what an earlier process had said that it does."""
         self._reader, self._cursor = None, (0, 0)
         self._rewrite(each, drop)
-
-    def _check_format(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            segment.check_format(fd)
-        except segment.NewerFormatError as error:
-            raise claim.SpoolFormatError(
-                f"{path}: written by a later rootrank-shipper (spool format {error}); run that version until it has "
-                "sent all, or move the folder away to begin anew (what it holds is then not sent)"
-            ) from None
-        finally:
-            os.close(fd)
 
     def _written_ns(self, path: Path) -> int:
         """When a file of an earlier process was written last. A clock that was not set says nothing of its age."""

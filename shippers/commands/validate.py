@@ -9,6 +9,7 @@ from shippers.builtin import check_switches
 from shippers.config import Config, load
 from shippers.saying import say
 from shippers.signing import cannot_sign
+from shippers.spool_format import later_format
 
 FINE, PROBLEM = 0, 1
 _SECRETS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file", "sasl_password_file")
@@ -63,4 +64,5 @@ def _spool(folder: Path) -> list[str]:
         return [
             f"[spool] dir {folder} cannot be written: {error.strerror}; give it to the agent's user or name another"
         ]
-    return []
+    later = later_format(folder)
+    return [] if later is None else [later]

@@ -143,6 +143,17 @@ def test_what_a_running_shipper_has_read_is_not_to_read(config: Config, tmp_path
     assert _to_read(config) == len("three\n")
 
 
+def test_a_spool_of_a_later_version_is_a_problem_with_what_to_do(config: Config) -> None:
+    spool = Path(config.spool.dir)
+    spool.mkdir(parents=True, exist_ok=True)
+    (spool / "000000000001.spool").write_bytes(b"RRS2 what nobody knows yet")
+
+    (problem,) = (each for each in inspect(config).problems if "spool" in each.what)
+
+    assert "written by a later rootrank-shipper" in problem.what
+    assert "run that version" in problem.do
+
+
 def test_without_a_spool_the_whole_file_is_to_read(config: Config, tmp_path: Path) -> None:
     append(tmp_path / "a.log", "one\ntwo\n")
     assert _to_read(config) == len("one\ntwo\n")

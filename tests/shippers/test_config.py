@@ -4,12 +4,8 @@ from pathlib import Path
 import pytest
 
 from schemas.records import ClockClaim, ClockReading
-from shippers.builtin import BUILT_IN
+from shippers.builtin import BUILT_IN, check_switches
 from shippers.config import Config, ConfigError, SourceSettings, StartAt, load, parse_start_at
-
-from schemas.records import ClockClaim
-from shippers.builtin import check_switches
-from shippers.config import Config, ConfigError, StartAt, load, parse_start_at
 
 ROOT = Path(__file__).parents[2]
 STATIC = "[clock.static]\nraw_ns = 1\nmono_ns = 2\nboottime_ns = 3\nwall_ns = 4\n"
@@ -177,3 +173,8 @@ def test_no_file_is_called_as_a_source_of_the_agents_own(tmp_path: Path, name: s
 
     with pytest.raises(ConfigError, match="give it another name"):
         check_switches(config)
+
+
+def test_a_nul_character_is_refused_with_its_key(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"spool\.dir holds a NUL"):
+        loaded(tmp_path, '[spool]\ndir = "/tmp/a\\u0000b"\n')
