@@ -72,7 +72,7 @@ def filled(shared_store: Store) -> Store:
         seed.incident(1, class_="unknown/silent_rank"), seed.incident(2), seed.placement(), seed.dead_letter(),
         seed.dead_letter(offset=8), seed.segment(wall_step_ns=-5 * seed.NS), seed.unmeasured(),
         seed.topology("n1"), seed.topology("n2"),
-        seed.unsigned(), seed.release(offset=11),
+        seed.unsigned(), seed.release(offset=13),
     )  # fmt: skip
     return shared_store
 
