@@ -10,7 +10,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports check drill calibration ablation bench bench-sql bench-clocks soak-clocks soak-agent public-data fuzz aarch64 schemas docs lock clean need-python need-java need-test
+.PHONY: help demo test lint types imports check drill calibration ablation bench bench-sql bench-clocks soak-clocks soak-agent soak-cost public-data fuzz aarch64 schemas docs lock clean need-python need-java need-test
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 /' | awk '{n=$$1; $$1=""; printf "  make %-13s%s\n", n, $$0}'
@@ -59,6 +59,9 @@ soak-clocks: $(VENV)/.dev need-java ## ten minutes of 16 agents with falsified c
 
 soak-agent: $(VENV)/.dev need-java ## half an hour of rotation, kill -9, broker loss and full disk: does every line add up? (ARGS="--seconds 600")
 	$(PY) -m tests.bench.agent_chaos $(ARGS)
+
+soak-cost: $(VENV)/.dev need-java ## ten minutes of all sources at 1,000 lines/s: what does the agent cost, does it grow? (ARGS="--minutes 3")
+	$(PY) -m tests.bench.agent_cost $(ARGS)
 
 public-data: $(VENV)/.dev ## fleet statistics on public failure data next to known results (DATA=folder with the files)
 	$(PY) -m tests.bench.public_data $(if $(DATA),"$(DATA)")

@@ -31,6 +31,8 @@ SAMPLES_EVERY_S: Final = 5.0  # how long clock samples wait for a batch with lin
 _FULL_RETRY_S: Final = 1.0
 _SLEEP_S: Final = 0.1
 _QUIET_S: Final = 2.0
+_STEADY_S: Final = 2.0
+_STEADY_SLEEP_S: Final = 0.2
 
 
 class Agent:
@@ -69,6 +71,7 @@ class Agent:
         self._stopping = threading.Event()
         self._samples_sent_s = self._progress_offered_s = float("-inf")
         self._read_s = time.monotonic()  # when the last line came
+        self._still_s = self._read_s  # when last none came
 
     def wrap_sources(self, around: Callable[[Any], Any]) -> None:
         """Put something around every source; before `run`."""
@@ -152,13 +155,15 @@ class Agent:
             self._control.note(self._spool.positions, self._spool.durable_seq, self._spool.acked_seq)
 
     def _linger(self, *, is_idle: bool) -> None:
-        """Until the next pass; twice as long where nothing has come for seconds."""
+        """Until the next pass."""
         now_s = time.monotonic()
-        if not is_idle:
+        if is_idle:
+            self._still_s = now_s
+        else:
             self._read_s = now_s
-        linger_s = self._config.batch.linger_ms / 1000
-        if now_s - self._read_s > _QUIET_S:
-            linger_s *= 2
+        linger_s = pause_s(
+            self._config.batch.linger_ms / 1000, quiet_s=now_s - self._read_s, flowing_s=now_s - self._still_s
+        )
         if linger_s <= _SLEEP_S:
             time.sleep(linger_s)  # half the price of waiting for an event; a stop is seen soon enough
         else:
@@ -239,6 +244,18 @@ class Agent:
         else:
             return
         self._delivery.offer(progress)
+
+
+def pause_s(linger_s: float, *, quiet_s: float, flowing_s: float) -> float:
+    """How long until the next pass; longer where for seconds nothing has come, or something each time.
+
+    A pass, and a batch, cost much the same however many lines there are.
+    """
+    if quiet_s > _QUIET_S:
+        return 2 * linger_s
+    if flowing_s > _STEADY_S:
+        return max(linger_s, min(4 * linger_s, _STEADY_SLEEP_S))
+    return linger_s
 
 
 def _paused(progress: Progress, reason: str) -> Progress:

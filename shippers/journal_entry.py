@@ -20,6 +20,11 @@ KERNEL: Final = "kernel"
 # journald dropped messages of a unit that wrote too many, or could not take what the kernel wrote.
 _DROPPED: Final = frozenset(("a596d6fe7bfa4994828e72309e95d61e", "e9bf28e6e834481bb6f48f548ad13606"))
 _INT64_MAX: Final = 2**63 - 1
+_WHO: Final = (
+    "_HOSTNAME", "SYSLOG_IDENTIFIER", "_COMM", "SYSLOG_PID", "_PID", "_SYSTEMD_UNIT", "_SYSTEMD_USER_UNIT",
+    "_TRANSPORT", "PRIORITY", "SYSLOG_FACILITY", "_BOOT_ID", "_MACHINE_ID", "CONTAINER_NAME",
+)  # fmt: skip
+_SMALL_BYTES: Final = 4096
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -47,6 +52,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mono_us: str = ""
 
 
+class _Sender(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What many entries have in common."""
+
+    host: str
+    identifier: str
+    pid: str
+    unit: str
+    transport: str
+    priority: str
+    facility: str
+    boot_id: str
+    machine_id: str
+    container: str
+
+
 def parse(data: bytes) -> Entry | None:
     """An entry as journalctl writes it (`-o json`); None where it is none."""
     try:
@@ -56,21 +76,36 @@ def parse(data: bytes) -> Entry | None:
     cursor, realtime_us = _text(said.get("__CURSOR")), _number(said.get("__REALTIME_TIMESTAMP"))
     if not cursor or realtime_us is None:
         return None
+    who = tuple(map(said.get, _WHO))
+    try:
+        # Many entries have the same sender. What a sender made long is not kept.
+        sender = (_sender if len(data) <= _SMALL_BYTES else _sender.__wrapped__)(who)
+    except TypeError:  # a field that came several times
+        sender = _sender.__wrapped__(who)
     parts = parts_of(cursor)
-    boot_id, transport = _text(said.get("_BOOT_ID")), _text(said.get("_TRANSPORT"))
-    sequence = _number(parts.get("i"), 16)
-    message_id = _text(said.get("MESSAGE_ID"))
+    message_id = said.get("MESSAGE_ID")
     return Entry(
-        cursor=cursor, sequence=sequence or 0, generation=f"{parts.get('s', '')[:12]}.{boot_id[:8]}",
+        cursor=cursor, sequence=_number(parts.get("i"), 16) or 0,
+        generation=f"{parts.get('s', '')[:12]}.{sender.boot_id[:8]}",
         realtime_us=realtime_us, sent_us=_sent_us(said, realtime_us),
-        kernel_us=_number(said.get("_SOURCE_MONOTONIC_TIMESTAMP")) if transport == KERNEL else None,
-        host=_word(said.get("_HOSTNAME")), identifier=_identifier(said),
-        pid=_digits(said.get("SYSLOG_PID")) or _digits(said.get("_PID")),
-        unit=_text(said.get("_SYSTEMD_UNIT")) or _text(said.get("_SYSTEMD_USER_UNIT")), transport=transport,
-        priority=_digits(said.get("PRIORITY")), facility=_digits(said.get("SYSLOG_FACILITY")),
-        message=_bytes(said.get("MESSAGE")), boot_id=boot_id, machine_id=_text(said.get("_MACHINE_ID")),
-        container=_text(said.get("CONTAINER_NAME")), mono_us=_digits(said.get("__MONOTONIC_TIMESTAMP"), 19),
-        dropped=_number(said.get("N_DROPPED")) if message_id in _DROPPED else None,
+        kernel_us=_number(said.get("_SOURCE_MONOTONIC_TIMESTAMP")) if sender.transport == KERNEL else None,
+        message=_bytes(said.get("MESSAGE")), mono_us=_digits(said.get("__MONOTONIC_TIMESTAMP"), 19),
+        dropped=_number(said.get("N_DROPPED")) if message_id and _text(message_id) in _DROPPED else None,
+        host=sender.host, identifier=sender.identifier, pid=sender.pid, unit=sender.unit, transport=sender.transport,
+        priority=sender.priority, facility=sender.facility, boot_id=sender.boot_id, machine_id=sender.machine_id,
+        container=sender.container,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _sender(who: tuple[Any, ...]) -> _Sender:
+    """What the fields of `_WHO` say."""
+    host, identifier, command, syslog_pid, pid, unit, user_unit, transport, priority, facility, *rest = who
+    boot_id, machine_id, container = rest
+    return _Sender(
+        host=_word(host), identifier=_word(identifier) or _word(command), pid=_digits(syslog_pid) or _digits(pid),
+        unit=_text(unit) or _text(user_unit), transport=_text(transport), priority=_digits(priority),
+        facility=_digits(facility), boot_id=_text(boot_id), machine_id=_text(machine_id), container=_text(container),
     )  # fmt: skip
 
 
@@ -146,10 +181,6 @@ def _sent_us(said: dict[str, Any], realtime_us: int) -> int:
     """When it was sent. That is before it was taken, and not long: a sender with a clock of its own is not believed."""
     sent_us = _number(said.get("_SOURCE_REALTIME_TIMESTAMP"))
     return sent_us if sent_us is not None and 0 <= realtime_us - sent_us < 60_000_000 else realtime_us
-
-
-def _identifier(said: dict[str, Any]) -> str:
-    return _word(said.get("SYSLOG_IDENTIFIER")) or _word(said.get("_COMM"))
 
 
 def _bytes(value: object) -> bytes:

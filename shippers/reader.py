@@ -201,19 +201,20 @@ class Reader:
         return Batch(positions=dict.fromkeys(gone), next_line_seq=self._last_number + 1)
 
     def _take_batch(self) -> Batch:
+        """What was read, from here on without secrets: nothing else reaches the disk or the wire."""
         batch, self._batch = self._batch, self._new_batch()
+        was_open = bool(self._open_secrets)
+        batch.lines = self._redactor.lines(batch.lines, self._open_secrets)
+        if was_open or self._open_secrets:
+            batch.positions[REDACTION] = self._open_secrets.position() if self._open_secrets else None
         return batch
 
     def _put(self, piece: Piece) -> None:
-        """Into the batch, and from here on without secrets: nothing else reaches the disk or the wire."""
         batch = self._batch
-        was_open = bool(self._open_secrets)
-        batch.lines.extend(self._redactor.lines(piece.lines, self._open_secrets))
+        batch.lines.extend(piece.lines)
         batch.gaps.extend(map(self._redactor.gap, piece.gaps))
         batch.records.extend(piece.records)
         batch.positions[piece.source] = piece.position
-        if was_open or self._open_secrets:
-            batch.positions[REDACTION] = self._open_secrets.position() if self._open_secrets else None
         batch.size += piece.size
         if piece.lines:
             self._last_number = piece.lines[-1].seq

@@ -38,14 +38,21 @@ class Redactor:
         self._key = key or secrets.token_bytes(32)
         self._shows_fingerprint = settings.fingerprint
         self._finder = Finder(rules, _SPLIT_HINTS)
-        self._open = OpenSecrets(rules, self._mark, self.text)
+        self._open = OpenSecrets(rules, self._mark, self._text_without)
+        self._text = lru_cache(1024)(self._text_without)
         self._attribute = lru_cache(4096)(self._attribute_value)
+        self._names_secret = lru_cache(1024)(self._is_name_of_secret)
 
     def lines(self, lines: Sequence[RawLine], memory: Memory) -> list[RawLine]:
         """The same lines without secrets. `memory` is what the lines before them left open."""
         if not self.is_on or not lines:
             return list(lines)
-        found = self._finder.candidates([line.body for line in lines])
+        attributed = [line.attributes for line in lines if line.attributes]
+        values = list({value for attributes in attributed for value in attributes.values()})
+        found = self._finder.candidates([*(line.body for line in lines), *values])
+        suspects = {value for number, value in enumerate(values, len(lines)) if number in found}
+        secret_keys = set(filter(self._names_secret, {key for attributes in attributed for key in attributes}))
+        looks_at_attributes = bool(suspects or secret_keys)
         result = list(lines)
         for number, line in enumerate(lines):
             rules = found.get(number)
@@ -53,7 +60,7 @@ class Redactor:
                 body = self._body(line, rules or (), memory)
                 if body != line.body:
                     result[number] = line = msgspec.structs.replace(line, body=body)
-            if line.attributes:
+            if looks_at_attributes and line.attributes:
                 attributes = self.attributes(line.attributes)
                 if attributes != line.attributes:
                     result[number] = msgspec.structs.replace(line, attributes=attributes)
@@ -61,7 +68,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text that stands for itself, without secrets."""
-        return self._without(text, self._shows_fingerprint) if self.is_on else text
+        return self._text(text) if self.is_on else text
 
     def name(self, text: str) -> str:
         """The name of a source without secrets. Different names stay different."""
@@ -78,10 +85,17 @@ class Redactor:
         reason = self.text(gap.reason)
         return gap if reason == gap.reason else msgspec.structs.replace(gap, reason=reason)
 
+    def _is_name_of_secret(self, key: str) -> bool:
+        return self._text_without(f"{key}={_PROBE}") != f"{key}={_PROBE}"
+
     def _attribute_value(self, key: str, value: str) -> str:
-        if self.text(f"{key}={_PROBE}") != f"{key}={_PROBE}" and value:
-            return self._mark("secret", value) if self.text(f'{key}="{value}"') != f'{key}="{value}"' else value
+        if self._names_secret(key) and value:
+            said = f'{key}="{value}"'
+            return self._mark("secret", value) if self._text_without(said) != said else value
         return self.text(value)
+
+    def _text_without(self, text: str) -> str:
+        return self._without(text, self._shows_fingerprint)
 
     def _without(self, text: str, shows_fingerprint: bool) -> str:
         numbers = self._finder.candidates([text]).get(0, ())

@@ -66,8 +66,9 @@ class Finder:
             for number in _where(other, raw, starts):
                 found.setdefault(number, set())
         for pattern, rule in self._scans:
-            for hit in pattern.finditer(block):
-                found.setdefault(bisect_right(starts, hit.start()) - 1, set()).add(rule)
+            for number, text in enumerate(texts):  # each by itself: a pattern may say where a line begins or ends
+                if pattern.search(text):
+                    found.setdefault(number, set()).add(rule)
         return found
 
     @staticmethod

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from schemas.records import ClockClaim, ClockReading, Progress, SourceProgress
-from shippers.agent import Agent
+from shippers.agent import Agent, pause_s
 from shippers.clock import Clock, HostClock
 from shippers.config import BatchSettings, ClockSettings, Config, SourceSettings, SpoolSettings
 from tests.shippers.fakes import SECOND_NS, FakeSink, append, eventually
@@ -372,3 +372,16 @@ def test_a_failure_while_delivering_is_not_silent(config: Config, log: Path) -> 
     run = Running(config, Broken())
 
     assert isinstance(run.join(), RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("linger_s", "quiet_s", "flowing_s", "pause"),
+    [
+        (0.05, 0.1, 1.0, 0.05), (0.05, 3.0, 0.0, 0.1), (0.05, 0.0, 3.0, 0.2), (0.02, 0.0, 3.0, 0.08),
+        (0.1, 0.0, 3.0, 0.2), (1.0, 0.0, 3.0, 1.0),
+    ],
+)  # fmt: skip
+def test_passes_are_rarer_where_nothing_comes_and_where_lines_come_each_time(
+    linger_s: float, quiet_s: float, flowing_s: float, pause: float
+) -> None:
+    assert pause_s(linger_s, quiet_s=quiet_s, flowing_s=flowing_s) == pytest.approx(pause)

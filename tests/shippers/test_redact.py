@@ -267,6 +267,29 @@ def test_patterns_of_the_settings_are_looked_for_with_and_without_hints() -> Non
     ]
 
 
+def test_a_pattern_of_the_settings_may_say_where_a_line_begins_or_ends() -> None:
+    settings = RedactSettings(
+        pattern=(Pattern(kind="badge", pattern=r"^EMP-[0-9]{6}"), Pattern(kind="site", pattern=r"site-[A-Z]{3}$"))
+    )
+
+    assert shown(Redactor(settings), "first", "EMP-123456 at site-ABC", "last") == [
+        "first", "[redacted:badge] at [redacted:site]", "last",
+    ]  # fmt: skip
+
+
+def test_attributes_of_many_lines_are_told_apart(redactor: Redactor) -> None:
+    token = "ghp_" + "a1B2c3" * 6
+    said = [{"n": "1"}, {"n": token}, {"API_KEY": "two words"}, {}, {"n": "1"}]
+    told = [
+        RawLine(seq=number, source="s", generation="g", offset=number, body="x", attributes=each)
+        for number, each in enumerate(said)
+    ]
+
+    left = [line.attributes for line in redactor.lines(told, Memory())]
+
+    assert left == [{"n": "1"}, {"n": "[redacted:github-token]"}, {"API_KEY": "[redacted:secret]"}, {}, {"n": "1"}]
+
+
 def test_equal_secrets_have_equal_fingerprints_under_one_key(tmp_path: Path) -> None:
     first, second = (
         Redactor(RedactSettings(fingerprint=True), b"1" * 32),
