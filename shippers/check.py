@@ -121,7 +121,7 @@ def inspect(config: Config) -> Report:
 
 def _look(config: Config, clock: Clock) -> list[SourceProgress]:
     """The state of every source; what is looked at by a thread of its own is waited for."""
-    reader = Reader(config, clock, saved_positions(Path(config.spool.dir)))
+    reader = Reader(config, clock, saved_positions(Path(config.spool.dir)), may_hang=True)
     end_s = time.monotonic() + _LOOK_S
     try:
         if reader.control is not None:
