@@ -18,6 +18,7 @@ from shippers.claim import holder
 from shippers.clock import Clock, make_clock
 from shippers.config import Config, KafkaSettings, Profile, access_of
 from shippers.kmsg_marks import KMSG
+from shippers.places import Places
 from shippers.problems import Problem, marker_problems, source_problems, width_problems
 from shippers.reader import Reader
 from shippers.saved import saved_positions
@@ -109,7 +110,8 @@ def inspect(config: Config) -> Report:
     clock_state = clock_state_of(config, clock)
     spool = spool_state(config)
     problems = [
-        *_kafka_problems(kafka), *_secret_problems(config), *_spool_problems(spool), *source_problems(read),
+        *_kafka_problems(kafka), *_secret_problems(config), *_spool_problems(spool), *far_spool_problems(config),
+        *source_problems(read),
         *marker_problems(config, KMSG), *clock_problems(clock_state, is_measured=kafka.measures_clocks),
     ]  # fmt: skip
     return Report(
@@ -198,6 +200,17 @@ def _spool_problems(spool: SpoolState) -> list[Problem]:
         return []
     do = "give the agent's user the folder, or set [spool] dir to another one"
     return [Problem(what=f"the spool folder {spool.dir} cannot be written: {spool.problem}", do=do)]
+
+
+def far_spool_problems(config: Config) -> list[Problem]:
+    """Of a spool that something else than this machine may hold up."""
+    places = Places()
+    may_hang = places.may_hang(str(Path.cwd() / config.spool.dir))
+    places.close()
+    if not may_hang:
+        return []
+    what = f"the spool folder {config.spool.dir} is not on a disk of this machine; the agent hangs when that hangs"
+    return [Problem(what=what, do="set [spool] dir to a folder on a local disk")]
 
 
 def _secret_problems(config: Config) -> list[Problem]:

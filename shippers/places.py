@@ -27,17 +27,17 @@ class Places:
         self.version = 0
         self._mounts: dict[str, Mount] = {}
         self._devices: set[str] = set()
-        self._file = None
+        self._fd: int | None = None
         with contextlib.suppress(OSError):
-            self._file = Path(mountinfo).open(encoding="utf-8", errors="surrogateescape")  # noqa: SIM115 (kept open)
+            self._fd = os.open(mountinfo, os.O_RDONLY | os.O_CLOEXEC)
             self._changes = select.poll()
-            self._changes.register(self._file.fileno(), select.POLLPRI)
-            self._read()
+            self._changes.register(self._fd, select.POLLPRI)
+            self._read(self._fd)
 
     def refresh(self) -> int:
         """Read again what is mounted where that has changed; the number of the state. Cheap where it has not."""
-        if self._file is not None and self._changes.poll(0):
-            self._read()
+        if self._fd is not None and self._changes.poll(0):
+            self._read(self._fd)
         return self.version
 
     def may_hang(self, pattern: str, devices: Iterable[int] = ()) -> bool:
@@ -57,14 +57,14 @@ class Places:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
-    def _read(self) -> None:
-        if self._file is None:
-            return
-        self._file.seek(0)
-        self._mounts = {each.path: each for each in mounts(self._file.read())}
+    def _read(self, fd: int) -> None:
+        os.lseek(fd, 0, os.SEEK_SET)
+        with open(fd, encoding="utf-8", errors="surrogateescape", closefd=False) as file:
+            self._mounts = {each.path: each for each in mounts(file.read())}
         self._devices = {each.device for each in self._mounts.values() if each.may_hang}
         self.version += 1
 

@@ -1,13 +1,14 @@
 """A real file system that can be made to hang: a folder served through /dev/fuse, read-only. Needs root.
 
-While it hangs no request is answered, so whoever looks at or reads a file of it sleeps in the kernel, as on a network
-file system whose server is away.
+While it hangs no request is taken, so whoever looks at or reads a file of it sleeps in the kernel until it is killed,
+as on a hard NFS mount whose server is away.
 """
 
 import contextlib
 import ctypes
 import errno
 import os
+import select
 import struct
 import threading
 from collections.abc import Iterator
@@ -21,9 +22,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class FuseFolder:
-    """The folder `backing` under the path `at`."""
+    """The folder `backing` under the path `at`. `flushes`: whoever closes a file of it waits for an answer, too."""
 
-    def __init__(self, backing: Path, at: Path) -> None:
+    def __init__(self, backing: Path, at: Path, *, flushes: bool = False) -> None:
+        self._flushes = flushes
         self._backing, self._at = backing, at
         self._nodes = {ROOT: os.open(backing, os.O_RDONLY)}
         self._listed: dict[int, list[str]] = {}
@@ -38,6 +40,9 @@ class FuseFolder:
         if _LIBC.mount(b"test", os.fsencode(self._at), b"fuse.test", 0, options):
             raise OSError(ctypes.get_errno(), f"mount {self._at}")
         self._thread.start()
+        (self._backing / "once").touch()
+        (self._at / "once").read_bytes()  # the kernel learns whether it flushes
+        (self._backing / "once").unlink()
 
     def hang(self) -> None:
         """Answer nothing from here on."""
@@ -58,7 +63,13 @@ class FuseFolder:
             os.close(fd)
 
     def _serve(self) -> None:
+        requests = select.poll()
+        requests.register(self._fd, select.POLLIN)
         while True:
+            requests.poll()
+            if not self._answers.is_set():
+                self.held.set()
+                self._answers.wait()
             try:
                 data = os.read(self._fd, 1 << 20)
             except OSError as error:
@@ -66,9 +77,6 @@ class FuseFolder:
                     continue
                 return  # unmounted
             _, opcode, unique, node = struct.unpack_from("<IIQQ", data)
-            if not self._answers.is_set():
-                self.held.set()
-                self._answers.wait()
             if opcode in (FORGET, BATCH_FORGET, INTERRUPT):
                 continue
             try:
@@ -95,7 +103,7 @@ class FuseFolder:
             return os.pread(self._nodes[node], size, offset)
         if opcode == READDIR:
             return self._names(node, *struct.unpack_from("<QI", body, 8))
-        if opcode in (RELEASE, RELEASEDIR, FLUSH, DESTROY):
+        if opcode in (RELEASE, RELEASEDIR, DESTROY) or (opcode == FLUSH and self._flushes):
             return b""
         raise OSError(errno.ENOSYS, "not served")
 
@@ -132,9 +140,9 @@ class FuseFolder:
 
 
 @contextmanager
-def fuse_folder(backing: Path, at: Path) -> Iterator[FuseFolder]:
+def fuse_folder(backing: Path, at: Path, *, flushes: bool = False) -> Iterator[FuseFolder]:
     """It, mounted."""
-    folder = FuseFolder(backing, at)
+    folder = FuseFolder(backing, at, flushes=flushes)
     folder.mount()
     try:
         yield folder
