@@ -5,6 +5,7 @@ Exit codes: 0 fine, 1 `check` found a problem, 2 usage or settings, 3 something 
 
 import argparse
 import contextlib
+import faulthandler
 import logging
 import os
 import resource
@@ -142,6 +143,7 @@ def _run(config: Config) -> int:
     for warning in too_open(access_of(config.kafka)) + readable_by_all(config.signing):
         say(warning)
     _raise_file_limit()
+    faulthandler.enable()  # what every thread was at when the watchdog of systemd ends one that hangs
     agent = Agent(config, notifier=notifier())
     _on_signals(agent.request_stop)
     agent.run()

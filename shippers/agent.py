@@ -57,8 +57,9 @@ class Agent:
         )  # fmt: skip
         claim.redaction_key(Path(config.spool.dir))
         self._reader = Reader(
-            config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks, signer
-        )
+            config, self._clock, self._spool.positions, self._spool.next_line_seq, self._marks, signer,
+            may_hang=config.clock.static is None and not config.end_file,
+        )  # fmt: skip
         self._control = self._reader.control
         self._writer = SpoolWriter(self._spool, self._reader, tell)
         sink = sink or KafkaSink(config.kafka, key_of(config.run, config.run_id, config.cluster, config.reporter))

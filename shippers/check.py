@@ -18,6 +18,7 @@ from shippers.claim import holder
 from shippers.clock import Clock, make_clock
 from shippers.config import Config, KafkaSettings, Profile, access_of
 from shippers.kmsg_marks import KMSG
+from shippers.places import Places
 from shippers.problems import Problem, marker_problems, source_problems, width_problems
 from shippers.reader import Reader
 from shippers.saved import saved_positions
@@ -110,7 +111,8 @@ def inspect(config: Config) -> Report:
     clock_state = clock_state_of(config, clock)
     spool = spool_state(config)
     problems = [
-        *_kafka_problems(kafka), *_secret_problems(config), *_spool_problems(spool), *source_problems(read),
+        *_kafka_problems(kafka), *_secret_problems(config), *_spool_problems(spool), *far_spool_problems(config),
+        *source_problems(read),
         *marker_problems(config, KMSG), *clock_problems(clock_state, is_measured=kafka.measures_clocks),
     ]  # fmt: skip
     return Report(
@@ -122,7 +124,7 @@ def inspect(config: Config) -> Report:
 
 def _look(config: Config, clock: Clock) -> list[SourceProgress]:
     """The state of every source; what is looked at by a thread of its own is waited for."""
-    reader = Reader(config, clock, saved_positions(Path(config.spool.dir)))
+    reader = Reader(config, clock, saved_positions(Path(config.spool.dir)), may_hang=True)
     end_s = time.monotonic() + _LOOK_S
     try:
         if reader.control is not None:
@@ -203,6 +205,17 @@ def _spool_problems(spool: SpoolState) -> list[Problem]:
         return []
     do = "give the agent's user the folder, or set [spool] dir to another one"
     return [Problem(what=f"the spool folder {spool.dir} cannot be written: {spool.problem}", do=do)]
+
+
+def far_spool_problems(config: Config) -> list[Problem]:
+    """Of a spool that something else than this machine may hold up."""
+    places = Places()
+    may_hang = places.may_hang(str(Path.cwd() / config.spool.dir))
+    places.close()
+    if not may_hang:
+        return []
+    what = f"the spool folder {config.spool.dir} is not on a disk of this machine; the agent hangs when that hangs"
+    return [Problem(what=what, do="set [spool] dir to a folder on a local disk")]
 
 
 def _secret_problems(config: Config) -> list[Problem]:

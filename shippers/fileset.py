@@ -3,7 +3,7 @@
 import glob
 import itertools
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +43,7 @@ class FileSet:
         self._listing = Listing()
         self._look_mono_ns = 0
         self._is_first_look = True
+        self.patterns = (settings.path,)
         self.tails: dict[str, Tail] = {}
         self.gone: list[str] = []
         if self._pattern is None:
@@ -92,6 +93,21 @@ class FileSet:
         """Names of streams that ended for good since the last call."""
         gone, self.gone = self.gone, []
         return gone
+
+    def sources(self) -> Sequence[Tail]:
+        """All streams."""
+        return tuple(self.tails.values())
+
+    def devices(self) -> set[int]:
+        """The file systems on which the open files lie."""
+        return {each.device for tail in self.tails.values() for each in tail.open_files()}
+
+    def anew(self) -> "FileSet":
+        """The same files with none open, to go on where these are. Close these afterwards."""
+        saved = {**self._saved, **{name: tail.left_at() for name, tail in self.tails.items()}}
+        again = FileSet(self._settings, self._start_at, saved, self._zone, self._hide)
+        again._is_first_look = self._is_first_look
+        return again
 
     def close(self) -> None:
         """Close all files."""

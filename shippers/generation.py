@@ -45,6 +45,7 @@ class Generation:
         status = os.fstat(fd)
         self.fd = fd
         self.inode = status.st_ino
+        self.device = status.st_dev
         self.name = saved.generation if saved else ""
         self.offset = saved.offset if saved else 0
         self.line_no = saved.line_no if saved else 0

@@ -56,20 +56,24 @@ class Watcher(Protocol):
         """Lines that were read, of a source of this kind."""
 
 
-class Source(Protocol):
-    """A named stream of lines."""
-
-    name: str
+class Readable(Protocol):
+    """Lines that are there to be read."""
 
     @property
     def attributes(self) -> dict[str, str]:
         """What holds for all lines that are read now."""
 
-    def look(self, moment: Moment) -> None:
-        """Look for what changed around the stream (rotation, creation, permission)."""
-
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The next lines; None at the end."""
+
+
+class Source(Readable, Protocol):
+    """A named stream of lines."""
+
+    name: str
+
+    def look(self, moment: Moment) -> None:
+        """Look for what changed around the stream (rotation, creation, permission)."""
 
     def progress(self) -> SourceProgress:
         """How far the stream is read."""

@@ -62,6 +62,11 @@ class SourcePosition(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The path to open."""
         return Path(os.fsdecode(self.path_bytes) if self.path_bytes else self.path)
 
+    @property
+    def memo(self) -> str:
+        """What one of its generations keeps."""
+        return next((each.memo for each in self.generations if each.memo), "")
+
 
 Positions = dict[str, SourcePosition | None]  # None: the source is gone and forgotten
 

@@ -1,7 +1,8 @@
 """Passes over all sources: what they give becomes raw batches, each with the positions after its last line."""
 
 import itertools
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +13,15 @@ from schemas.clock_notes import ATTRIBUTES, ClockNote
 from schemas.clock_notes import SOURCE as CLOCKS
 from schemas.records import ClockClaim, ClockSample, Gap, Progress, RawBatch, RawLine, SourceProgress
 from shippers import builtin, claim
+from shippers.apart import Alone, Apart
 from shippers.clock import Clock, no_zone
 from shippers.config import Config, SourceSettings, parse_start_at
 from shippers.fileset import FileSet
+from shippers.jobs.folder import JobsFolder
 from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
-from shippers.pieces import Limit, Moment, Piece, Source, Told, Watcher
+from shippers.pieces import Limit, Moment, Piece, Readable, Source, Told, Watcher
+from shippers.places import Places, Whether
 from shippers.positions import Positions
 from shippers.probed import ProbedSource
 from shippers.redact import Redactor, redactor_for
@@ -53,8 +57,9 @@ class Reader:
 
     def __init__(
         self, config: Config, clock: Clock, saved: Positions, next_line_seq: int = 0, marks: KmsgMarks | None = None,
-        signer: Signer | None = None,
+        signer: Signer | None = None, *, may_hang: bool = False,
     ) -> None:  # fmt: skip
+        """`may_hang`: files that are not on a disk of this machine are read by threads of their own (`apart`)."""
         self._config = config
         self._clock = clock
         self._marks = marks
@@ -64,11 +69,16 @@ class Reader:
         self._open_secrets = Memory.of(saved.get(REDACTION))
         self._numbers = itertools.count(next_line_seq)
         self._last_number = next_line_seq - 1
-        self._filesets: list[FileSet] = []
+        self._redacting = threading.Lock()  # threads of files hide what is secret in names
+        self._places = Places() if may_hang else None
+        self._filesets: list[FileSet | Apart] = []
         self._rings: list[KernelRing] = []
         self._built_in: list[Source]
         self.control = builtin.control_plane(config, saved)
-        self._built_in = [*builtin.make(config, saved), *(self.control.sources if self.control else ())]
+        self._built_in = [
+            *self._without_folders(builtin.make(config, saved)),
+            *(self.control.sources if self.control else ()),
+        ]
         self._watchers = [each for each in self._built_in if isinstance(each, Watcher)]
         self._start = 0
         self._gone: list[str] = []
@@ -84,7 +94,7 @@ class Reader:
         for source in self._in_turn(moment):
             for piece in self._pieces(source, moment):
                 budget -= piece.size
-                if self._batch.lines and self._batch.size + piece.size > self._config.batch.bytes:
+                if self._batch.lines and self._has_no_room(piece):
                     yield self._take_batch()
                 self._put(piece)
                 if len(self._batch.lines) >= self._config.batch.lines or self._batch.size >= self._config.batch.bytes:
@@ -93,6 +103,10 @@ class Reader:
                 break
         if self._batch.is_worth_sending() or self._batch.positions:
             yield self._take_batch()
+
+    def _has_no_room(self, piece: Piece) -> bool:
+        limits, batch = self._config.batch, self._batch
+        return batch.size + piece.size > limits.bytes or len(batch.lines) + len(piece.lines) > limits.lines
 
     def look(self, moment: Moment) -> None:
         """See what there is to read."""
@@ -155,6 +169,8 @@ class Reader:
             fileset.close()
         for source in (*self._rings, *self._built_in):
             source.close()
+        if self._places is not None:
+            self._places.close()
 
     def _claim(self) -> ClockClaim | None:
         """What is claimed of the clock: of those that stamp what a control plane tells, nothing."""
@@ -163,25 +179,45 @@ class Reader:
     def _add(self, settings: SourceSettings, saved: Positions) -> None:
         start_at = parse_start_at(settings.start_at or self._config.start_at)
         if settings.type == "kmsg" and not settings.path.startswith("/dev/"):
-            self._filesets.append(FileSet(settings, start_at, saved, hide=self._redactor.name))
+            self._add_files(FileSet(settings, start_at, saved, hide=self._hide))
         elif settings.type == "kmsg":
             name = settings.name or settings.path
             self._rings.append(KernelRing(settings, start_at, self._clock, saved.get(name), marks=self._marks))
         else:
             speaks_for_host = self._config.run in ("live", "drill")
             zone = self._clock.zone if speaks_for_host else no_zone
-            self._filesets.append(FileSet(settings, start_at, saved, zone, self._redactor.name))
+            self._add_files(FileSet(settings, start_at, saved, zone, self._hide))
 
-    def _in_turn(self, moment: Moment) -> list[Source]:
+    def _add_files(self, files: FileSet | Alone) -> None:
+        """Files that may hang are read apart, now or once they do."""
+        if self._places is not None:
+            limit = Limit(lines=self._config.batch.lines, size=self._config.batch.bytes)
+            self._filesets.append(Apart(files, Whether(self._places, files.patterns, files.devices), limit))
+        elif isinstance(files, FileSet):
+            self._filesets.append(files)
+
+    def _without_folders(self, sources: Sequence[Source]) -> Iterator[Source]:
+        """Those that read no files of others. Those that do are read as files are."""
+        for source in sources:
+            if self._places is not None and isinstance(source, JobsFolder):
+                self._add_files(Alone(source, source.folders))
+            else:
+                yield source
+
+    def _hide(self, name: str) -> str:
+        with self._redacting:
+            return self._redactor.name(name)
+
+    def _in_turn(self, moment: Moment) -> list[Readable]:
         """The sources that are due and may have something, each pass beginning with another."""
         built_in = (each for each in self._built_in if not (isinstance(each, ProbedSource) and each.is_quiet))
-        sources: list[Source] = [*self._rings, *built_in]
+        sources: list[Readable] = [*self._rings, *built_in]
         for fileset in self._filesets:
             sources.extend(fileset.due(moment))
         self._start = (self._start + 1) % max(1, len(sources))
         return sources[self._start :] + sources[: self._start]
 
-    def _pieces(self, source: Source, moment: Moment) -> Iterator[Piece]:
+    def _pieces(self, source: Readable, moment: Moment) -> Iterator[Piece]:
         left = _SOURCE_BYTES
         while left > 0:
             limit = Limit(
@@ -204,7 +240,8 @@ class Reader:
         """What was read, from here on without secrets: nothing else reaches the disk or the wire."""
         batch, self._batch = self._batch, self._new_batch()
         was_open = bool(self._open_secrets)
-        batch.lines = self._redactor.lines(batch.lines, self._open_secrets)
+        with self._redacting:
+            batch.lines = self._redactor.lines(batch.lines, self._open_secrets)
         if was_open or self._open_secrets:
             batch.positions[REDACTION] = self._open_secrets.position() if self._open_secrets else None
         return batch
@@ -212,7 +249,8 @@ class Reader:
     def _put(self, piece: Piece) -> None:
         batch = self._batch
         batch.lines.extend(piece.lines)
-        batch.gaps.extend(map(self._redactor.gap, piece.gaps))
+        with self._redacting:
+            batch.gaps.extend(map(self._redactor.gap, piece.gaps))
         batch.records.extend(piece.records)
         batch.positions[piece.source] = piece.position
         batch.size += piece.size
@@ -222,17 +260,18 @@ class Reader:
 
     def _attributes(self, batch: Batch) -> dict[str, dict[str, str]]:
         named = {line.source for line in batch.lines}
-        said = {
-            source.name: self._redactor.attributes(source.attributes) for source in self._all() if source.name in named
-        }
+        said = {source.name: source.attributes for source in self._all() if source.name in named}
+        with self._redacting:
+            said = {name: self._redactor.attributes(attributes) for name, attributes in said.items()}
         return {**said, CLOCKS: ATTRIBUTES} if batch.note is not None and named else said
 
     def _without_secrets(self, told: SourceProgress) -> SourceProgress:
-        reason = self._redactor.text(told.reason) if told.reason else told.reason
-        return msgspec.structs.replace(told, reason=reason, attributes=self._redactor.attributes(told.attributes))
+        with self._redacting:
+            reason = self._redactor.text(told.reason) if told.reason else told.reason
+            return msgspec.structs.replace(told, reason=reason, attributes=self._redactor.attributes(told.attributes))
 
     def _all(self) -> Iterator[Source]:
         yield from self._rings
         yield from self._built_in
         for fileset in self._filesets:
-            yield from fileset.tails.values()
+            yield from fileset.sources()

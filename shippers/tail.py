@@ -74,7 +74,8 @@ class Tail:
         self._last_mtime_ns = max((each.mtime_ns for each in saved.generations), default=0) if saved else 0
         self._gaps: list[Gap] = []
         # The kernel's log is read whole, whatever it says and how much.
-        self._gate = None if settings.kind == "kernel" or settings.type == "kmsg" else Gate(settings, _memo_of(saved))
+        is_whole = settings.kind == "kernel" or settings.type == "kmsg"
+        self._gate = None if is_whole else Gate(settings, saved.memo if saved else "")
         self._stepped_mono_ns = -1
         self._state: SourceState = "off"
         self._reason: str | None = "not looked at yet"
@@ -88,9 +89,9 @@ class Tail:
         """What holds for all lines that are read now."""
         return stated(self._settings.kind, self._settings.attributes, self._zone())
 
-    def open_descriptors(self) -> set[int]:
+    def open_files(self) -> list[Generation]:
         """The files that are open."""
-        return {generation.fd for generation in self._generations()}
+        return self._generations()
 
     def open_inodes(self) -> set[int]:
         """Files that are being read."""
@@ -173,6 +174,10 @@ class Tail:
             generations=self._positions(),
             finished=self._finished.saved(),
         )
+
+    def left_at(self) -> SourcePosition | None:
+        """Where another tail goes on in its place; None where nothing was seen yet."""
+        return self._saved or (self.position() if self._known_before else None)
 
     def _positions(self) -> tuple[Position, ...]:
         """Of each file; the last one keeps what the gate has to know."""
@@ -500,7 +505,3 @@ class Tail:
             generation.close()
             self._unsaved = True
         self.is_gone = self._state == "off" and not self._generations()
-
-
-def _memo_of(saved: SourcePosition | None) -> str:
-    return next((each.memo for each in saved.generations if each.memo), "") if saved else ""

@@ -86,6 +86,11 @@ class JobsFolder:
         self._pid_space = pid_space()
 
     @property
+    def folders(self) -> tuple[str, str]:
+        """Where it looks."""
+        return str(self._folder / OF_ROOT), str(self._folder / OF_ALL)
+
+    @property
     def attributes(self) -> dict[str, str]:
         """What holds for all its lines."""
         return {"kind": KIND}

@@ -31,6 +31,11 @@ class Mount:
         return self.fstype in thresholds().names["local_fs"]
 
     @property
+    def may_hang(self) -> bool:
+        """Whether a look into it may never end: servers, an automounter or a program may have to answer."""
+        return not self.is_local and self.fstype not in thresholds().names["kernel_fs"]
+
+    @property
     def is_shared_memory(self) -> bool:
         """Whether it is the shared memory of the node or of a container."""
         return self.fstype == "tmpfs" and (self.path.endswith("/shm") or self.source == "shm")

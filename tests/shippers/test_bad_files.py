@@ -169,7 +169,7 @@ def test_a_handle_that_went_stale_is_said_and_the_file_opened_again_where_it_was
     tail, passes = tail_of(path), Passes()
     assert passes.read(tail).bodies() == ["one"]
     append(path, "two\n")
-    bad = tail.open_descriptors()
+    bad = {each.fd for each in tail.open_files()}
     real_pread, real_fstat = os.pread, os.fstat
 
     def pread(fd: int, size: int, offset: int) -> bytes:
