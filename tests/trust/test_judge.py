@@ -147,6 +147,7 @@ def test_key_files_are_read_again_when_they_change_and_bad_ones_change_nothing(
         (OPERATOR.table.replace("[[operator]]", "[[key]]"), "needs cluster and reporter"),
         ("[[key", "keys.toml: "),
     ],
+    ids=["short", "no base64", "unknown field", "an operator's", "no TOML"],
 )
 def test_a_key_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "keys.toml").write_text(text, encoding="utf-8")
