@@ -143,7 +143,8 @@ def _run(config: Config) -> int:
     for warning in too_open(access_of(config.kafka)) + readable_by_all(config.signing):
         say(warning)
     _raise_file_limit()
-    faulthandler.enable()  # what every thread was at when the watchdog of systemd ends one that hangs
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # what every thread was at when the watchdog of systemd ends one that hangs
     agent = Agent(config, notifier=notifier())
     _on_signals(agent.request_stop)
     agent.run()
