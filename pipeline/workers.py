@@ -58,7 +58,7 @@ class Workers:
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if self._pool is not None:
-            # Whoever is interrupted does not wait for what nobody wants any more. A broken pool is over at once, and its
+            # Whoever is interrupted does not wait for what nobody wants any more. A broken pool is over at once; its
             # thread, left to itself, may be caught by the end of the interpreter, which prints a traceback.
             is_over = kind is None or issubclass(kind, WorkerLostError)
             self._pool.shutdown(wait=is_over, cancel_futures=True)
