@@ -37,6 +37,7 @@ BUILT_MS: Final = 1_790_000_000_000
 BLOCK: Final = 2_000_000
 LINE_DAYS: Final = 2
 CHUNK_DAYS: Final = 15
+MERGES_S: Final = 180
 
 
 def main() -> None:
@@ -57,7 +58,7 @@ def main() -> None:
         store = Store(settings_from_url(f"{server.start()}/rootrank"))
         parts: list[Iterator[str]] = []
         if migrations.apply(store, migrations.load_migrations()):
-            parts.append(_fill(store, given))
+            parts += [_fill(store, given), _settled(store)]
         parts += [_sizes(store), _asked(store, given.gpus, given.days, plans=given.plans), insert_rates(store)]
         for rows in parts:
             _print(_elapsed(began))
@@ -136,6 +137,14 @@ def _days(store: Store, days: int) -> Iterator[str]:
             for first in range(1, end - begin, CHUNK_DAYS):
                 _run(store, name, day=day, first=first, end=min(first + CHUNK_DAYS, end - begin))
         yield f"its rows copied to the {end - begin - 1} days that follow, in {time.monotonic() - began:.1f} s"
+
+
+def _settled(store: Store) -> Iterator[str]:
+    """Wait until the engine has merged what was written: for a while it does so with all of both cores."""
+    sql, began = (SQL / "merges.sql").read_text(encoding="utf-8"), time.monotonic()
+    while any(merges for (merges,) in store.rows(sql)) and time.monotonic() - began < MERGES_S:
+        time.sleep(1)
+    yield f"waited {time.monotonic() - began:.0f} s for merges"
 
 
 def _sizes(store: Store) -> Iterator[str]:
