@@ -19,7 +19,7 @@ from shippers.clock import Clock, make_clock
 from shippers.config import Config, KafkaSettings, Profile, access_of
 from shippers.kmsg_marks import KMSG
 from shippers.places import Places
-from shippers.problems import Problem, marker_problems, source_problems, width_problems
+from shippers.problems import Problem, marker_problems, problem_of, source_problems, width_problems
 from shippers.reader import Reader
 from shippers.saved import saved_positions
 from shippers.signing import cannot_sign, readable_by_all
@@ -177,9 +177,8 @@ def clock_problems(clock: ClockState, *, is_measured: bool) -> list[Problem]:
 def _kafka_problems(kafka: KafkaState) -> list[Problem]:
     problems = []
     if kafka.problem:
-        what, _, do = kafka.problem.partition("; ")
         otherwise = "check [kafka] in the settings and whether Kafka runs; lines wait in the spool until it answers"
-        problems.append(Problem(what=what, do=do or otherwise))
+        problems.append(problem_of(kafka.problem, otherwise))
     for name in kafka.missing_topics:
         do = "start a worker (it creates all topics), or create it by hand; lines wait in the spool until then"
         problems.append(Problem(what=f"topic {name} is missing", do=do))
@@ -199,8 +198,7 @@ def _kafka_problems(kafka: KafkaState) -> list[Problem]:
 def _spool_problems(spool: SpoolState) -> list[Problem]:
     later = later_format(Path(spool.dir))
     if later is not None:
-        what, _, do = later.partition("; ")
-        return [Problem(what=what, do=do)]
+        return [problem_of(later, "run the later version until all is sent")]
     if spool.problem is None:
         return []
     do = "give the agent's user the folder, or set [spool] dir to another one"
@@ -221,7 +219,7 @@ def far_spool_problems(config: Config) -> list[Problem]:
 def _secret_problems(config: Config) -> list[Problem]:
     """Secrets that others can read, and a key that cannot sign. Each text says behind a semicolon what to do."""
     said = [*too_open(access_of(config.kafka)), *(cannot_sign(config.signing) or readable_by_all(config.signing))]
-    return [Problem(what=what, do=do or "correct [signing]") for what, _, do in (text.partition("; ") for text in said)]
+    return [problem_of(text, "correct [signing]") for text in said]
 
 
 def _sends_beacons(config: Config) -> bool:

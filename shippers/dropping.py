@@ -19,7 +19,8 @@ from schemas.records import Gap, RawBatch
 from schemas.topics import RAW
 from shippers import claim, segment
 from shippers.losses import losses_by_source
-from shippers.positions import Position, Positions, SourcePosition, apply, decode, encode
+from shippers.positions import Position, Positions, SourcePosition, encode
+from shippers.saved import positions_in
 from shippers.segment import Entry
 from shippers.signing import Signer
 
@@ -95,7 +96,7 @@ def rewrite(path: Path, acked: int, drop: Drop, signer: Signer | None = None) ->
         path.unlink(missing_ok=True)
         return []
     # Were the newer files lost, the positions after this one would be the best there are.
-    left[0] = replace(left[0], positions=encode(_positions_after(path)))
+    left[0] = replace(left[0], positions=encode(positions_in(path)))
     status = path.stat()
     scratch = path.with_suffix(".new")
     fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
@@ -151,17 +152,6 @@ def _unacked(path: Path, acked: int, gaps: list[Gap]) -> Iterator[Entry]:
                 yield found
     finally:
         os.close(fd)
-
-
-def _positions_after(path: Path) -> Positions:
-    known: Positions = {}
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        for _, entry, _ in segment.entries(fd):
-            apply(known, decode(entry.positions))
-    finally:
-        os.close(fd)
-    return known
 
 
 def _size_of(entry: Entry) -> int:

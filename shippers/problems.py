@@ -23,6 +23,12 @@ class Problem(Struct, frozen=True, kw_only=True):
         return f"{self.what}; {self.do}"
 
 
+def problem_of(text: str, otherwise: str) -> Problem:
+    """A text that says behind a semicolon what to do; `otherwise` where it does not."""
+    what, _, do = text.partition("; ")
+    return Problem(what=what, do=do or otherwise)
+
+
 def source_problems(sources: Sequence[ReadSource]) -> list[Problem]:
     """Sources that the settings name and of which nothing is read, and files that cannot be read.
 

@@ -16,12 +16,13 @@ def saved_positions(folder: Path) -> Positions:
     for path in sorted(folder.glob("*.spool"), reverse=True):
         # The shipper removes files that Kafka has; who may not read them is told by the spool's own check.
         with contextlib.suppress(OSError):
-            if known := _positions_in(path):
+            if known := positions_in(path):
                 return known
     return {}
 
 
-def _positions_in(path: Path) -> Positions:
+def positions_in(path: Path) -> Positions:
+    """The positions after the last whole record of one file of a spool. Raises OSError."""
     known: Positions = {}
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
