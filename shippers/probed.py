@@ -3,22 +3,18 @@
 import resource
 import threading
 import time
-import uuid
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.records import Gap, RawLine, SourceProgress
+from schemas.records import SourceProgress
 from schemas.vocabulary import SourceState
+from shippers.outbox import KIND, Outbox
 from shippers.pieces import Limit, Moment, Piece
-from shippers.positions import Position, SourcePosition
+from shippers.positions import SourcePosition
 from shippers.probes.probe import Absent, Probe, Refused
 
-KIND: Final = "telemetry"
-WIDTH: Final = "time.width_ns"  # attribute of a line: it happened within so long after `time_unix_nano`
 _RETRY_NS: Final = 30 * 10**9
-_KEPT_LINES: Final = 10_000  # of a probe that tells more than is read
 _SLOW_S: Final = 10.0
 
 
@@ -38,13 +34,8 @@ class ProbedSource:
     def __init__(self, probe: Probe, saved: SourcePosition | None = None) -> None:
         self.name = probe.name
         self._probe = probe
-        self._memo = saved.generations[0].memo if saved and saved.generations else ""
-        self._saved_memo = self._memo
-        self._generation = uuid.uuid4().hex[:12]
-        self._offset = 0
+        self._outbox = Outbox(self.name, saved)
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[tuple[int, int], str]] = deque()
-        self._dropped = 0
         self._state: SourceState = "off"
         self._reason: str | None = "not looked at yet"
         self._is_open = False
@@ -62,7 +53,7 @@ class ProbedSource:
     @property
     def is_quiet(self) -> bool:
         """Whether `read` would give nothing now; asked without the lock, as what comes later is read later."""
-        return not self._waiting and not self._dropped and self._memo == self._saved_memo
+        return self._outbox.is_quiet
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -87,27 +78,14 @@ class ProbedSource:
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The lines that wait."""
         with self._lock:
-            taken = [self._waiting.popleft() for _ in range(min(limit.lines, len(self._waiting)))]
-            dropped, self._dropped = self._dropped, 0
-            # While lines wait, what is known of them must not be saved: a kill would lose them.
-            memo = self._saved_memo if self._waiting else self._memo
-        if not taken and not dropped and memo == self._saved_memo:
-            return None
-        self._saved_memo = memo
-        lines = [self._line(body, span, next(numbers)) for span, body in taken]
-        gaps = [Gap(source=self.name, reason="told more than was read", lost_lines=dropped)] if dropped else []
-        position = Position(generation=self._generation, offset=self._offset, memo=memo)
-        return Piece(
-            source=self.name, position=SourcePosition(generations=(position,)), lines=lines, gaps=gaps,
-            size=sum(len(line.body) for line in lines),
-        )  # fmt: skip
+            return self._outbox.take(limit, numbers)
 
     def progress(self) -> SourceProgress:
         """Whether it can be looked at, and until when it was."""
         with self._lock:
             return SourceProgress(
                 source=self.name, state=self._state, kind=KIND, reason=self._reason,
-                read_through_unix_nano=self._through_ns, at_end=self._state == "on" and not self._waiting,
+                read_through_unix_nano=self._through_ns, at_end=self._state == "on" and not self._outbox.waits,
                 attributes=self.attributes,
             )  # fmt: skip
 
@@ -130,7 +108,7 @@ class ProbedSource:
         began_ns = time.monotonic_ns()
         try:
             if not self._is_open:
-                self._probe.open(self._memo)
+                self._probe.open(self._outbox.memo)
                 self._is_open = True
             told = self._probe.look(moment)
         except Absent as error:
@@ -143,13 +121,13 @@ class ProbedSource:
             self._end_look(moment, "refused", f"failed, which is to be reported: {type(error).__name__}: {error}")
         else:
             self.spent.told += len(told)
-            span = (self._through_ns, moment.observed_ns + time.monotonic_ns() - began_ns)
+            # It came after the look before, where there was one, and before the end of this one.
+            until_ns = moment.observed_ns + time.monotonic_ns() - began_ns
+            since_ns = self._through_ns if 0 < self._through_ns <= until_ns else None
             with self._lock:
-                self._waiting.extend((span, body) for body in told)
-                while len(self._waiting) > _KEPT_LINES:
-                    self._waiting.popleft()
-                    self._dropped += 1
-                self._memo = self._probe.memo()
+                for body in told:
+                    self._outbox.put(body, since_ns, until_ns)
+                self._outbox.memo = self._probe.memo()
                 self._state, self._reason, self._through_ns = "on", None, moment.observed_ns
 
     def _end_look(self, moment: Moment, state: SourceState, reason: str) -> None:
@@ -166,17 +144,6 @@ class ProbedSource:
         if slow_s > max(_SLOW_S, 3 * self._probe.every_s):
             with self._lock:
                 self._state, self._reason = "refused", f"has not answered for {slow_s:.0f} s"
-
-    def _line(self, body: str, span: tuple[int, int], seq: int) -> RawLine:
-        """What a line tells came after the look before, where there was one, and before the end of its own."""
-        self._offset += 1
-        since_ns, until_ns = span
-        is_bounded = 0 < since_ns <= until_ns
-        return RawLine(
-            seq=seq, source=self.name, generation=self._generation, offset=self._offset, body=body,
-            observed_time_unix_nano=until_ns, time_unix_nano=since_ns if is_bounded else None,
-            attributes={WIDTH: str(until_ns - since_ns)} if is_bounded else {},
-        )  # fmt: skip
 
 
 def _cpu_s(*, with_programs: bool) -> float:

@@ -19,9 +19,10 @@ from shippers.capture.requests import KafkaMessages, Requests, verifier
 from shippers.capture.snapshots import TOOL_S, Part, link_counters, parts
 from shippers.capture.triggers import Fatal, Marks, Trigger
 from shippers.config import CaptureSettings, Config
+from shippers.outbox import KIND
 from shippers.pieces import Moment, Piece
 from shippers.positions import SourcePosition
-from shippers.probed import KIND, ProbedSource
+from shippers.probed import ProbedSource
 from shippers.probes.probe import said
 
 NAME: Final = "capture"

@@ -3,24 +3,21 @@
 import os
 import subprocess
 import sys
-import uuid
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
-from schemas.records import Gap, NodeFacts, RawLine, SourceProgress
+from schemas.records import NodeFacts, SourceProgress
 from schemas.vocabulary import SourceState
 from shippers import pieces
 from shippers.config import NvmlSettings
 from shippers.nvml import messages
 from shippers.nvml.machine import Machine, name_of_signal
 from shippers.nvml.messages import Alive, Failed, Opened, Read, Settings, Told
+from shippers.outbox import KIND, Outbox
 from shippers.pieces import Limit, Moment, Piece
-from shippers.positions import Position, SourcePosition
-from shippers.probed import KIND, WIDTH
+from shippers.positions import SourcePosition
 from shippers.probes.probe import said
 
 NAME: Final = "nvml"
@@ -30,18 +27,9 @@ _PAUSES_S: Final = (5, 10, 30, 60, 300)
 _REST_S: Final = 60
 _STEADY_NS: Final = 120 * _SECOND_NS  # so long must it go well before the pauses begin anew
 _LOOK_EVERY_NS: Final = 200_000_000  # passes come more often than is worth a look
-_KEPT_LINES: Final = 10_000
 _READ_BYTES: Final = 256 * 1024
 # Between the clocks of a pass and those of the process: both are read one after the other.
 _READING_NS: Final = 1_000_000
-
-
-class _Waiting(Struct, frozen=True, kw_only=True):
-    """A line that is not read yet, with the moment it tells of, by the wall clock."""
-
-    body: str
-    since_ns: int | None
-    until_ns: int
 
 
 class NvmlSource:
@@ -59,12 +47,7 @@ class NvmlSource:
         self._settings = settings
         self._command = list(command)
         self._machine = Machine(settings.sys_root, settings.proc_root)
-        self._memo = saved.generations[0].memo if saved and saved.generations else ""
-        self._saved_memo = self._memo
-        self._generation = uuid.uuid4().hex[:12]
-        self._offset = 0
-        self._waiting: deque[_Waiting] = deque()
-        self._dropped = 0
+        self._outbox = Outbox(NAME, saved)
         self._state: SourceState = "off"
         self._reason: str | None = "not looked at yet"
         self._through_ns = 0
@@ -107,20 +90,7 @@ class NvmlSource:
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The lines that wait."""
-        taken = [self._waiting.popleft() for _ in range(min(limit.lines, len(self._waiting)))]
-        dropped, self._dropped = self._dropped, 0
-        records = self._changed_facts(moment)
-        if not (taken or dropped or records) and self._memo == self._saved_memo:
-            return None
-        # While lines wait, what is known of them must not be saved: a kill would lose them.
-        self._saved_memo = self._saved_memo if self._waiting else self._memo
-        lines = [self._line(one, next(numbers)) for one in taken]
-        gaps = [Gap(source=self.name, reason="told more than was read", lost_lines=dropped)] if dropped else []
-        position = Position(generation=self._generation, offset=self._offset, memo=self._saved_memo)
-        return Piece(
-            source=self.name, position=SourcePosition(generations=(position,)), lines=lines, gaps=gaps,
-            records=records, size=sum(len(line.body) for line in lines),
-        )  # fmt: skip
+        return self._outbox.take(limit, numbers, self._changed_facts(moment))
 
     def _changed_facts(self, moment: Moment) -> list[pieces.Told]:
         """The record of the inventory, where it is another than the one told last."""
@@ -133,7 +103,7 @@ class NvmlSource:
         """Whether the GPUs can be asked, and until when they were."""
         return SourceProgress(
             source=self.name, state=self._state, kind=KIND, reason=self._reason,
-            read_through_unix_nano=self._through_ns, at_end=self._state == "on" and not self._waiting,
+            read_through_unix_nano=self._through_ns, at_end=self._state == "on" and not self._outbox.waits,
             attributes=self.attributes,
         )  # fmt: skip
 
@@ -171,7 +141,7 @@ class NvmlSource:
         settings = Settings(
             driver_root=self._settings.driver_root, sys_root=self._settings.sys_root,
             proc_root=self._settings.proc_root, interval_s=self._settings.interval_s,
-            sees_all_pids=self._machine.sees_all_pids(), memo=self._memo,
+            sees_all_pids=self._machine.sees_all_pids(), memo=self._outbox.memo,
         )  # fmt: skip
         assert child.stdin is not None
         assert child.stdout is not None
@@ -217,20 +187,17 @@ class NvmlSource:
                 self.inventory = message
             case Read():
                 self.looks += 1
-                self._memo = self._memo if message.memo is None else message.memo
+                self._outbox.memo = self._outbox.memo if message.memo is None else message.memo
                 if moment.mono_ns - self._started_ns > _STEADY_NS:
                     self._failures = 0
             case Failed():
                 self._state, self._reason = ("off" if message.is_absent else "refused"), message.reason
-                self._memo = self._memo if message.memo is None else message.memo
+                self._outbox.memo = self._outbox.memo if message.memo is None else message.memo
             case Told():
                 since_ns = None if message.since_ns is None else _wall_ns(message.since_ns, moment) - _READING_NS
                 until_ns = _wall_ns(message.until_ns, moment) + _READING_NS
                 body = said(message.thing, **message.values)
-                self._waiting.append(_Waiting(body=body, since_ns=since_ns, until_ns=until_ns))
-                if len(self._waiting) > _KEPT_LINES:
-                    self._waiting.popleft()
-                    self._dropped += 1
+                self._outbox.put(body, since_ns, until_ns)
 
     def _kill(self, moment: Moment) -> None:
         """It does not answer: end it, without waiting for that."""
@@ -274,14 +241,6 @@ class NvmlSource:
         _close_pipes(self._child)
         self._child = None
         self._ended_ns = 0
-
-    def _line(self, one: _Waiting, seq: int) -> RawLine:
-        self._offset += 1
-        within = {} if one.since_ns is None else {WIDTH: str(one.until_ns - one.since_ns)}
-        return RawLine(
-            seq=seq, source=self.name, generation=self._generation, offset=self._offset, body=one.body,
-            time_unix_nano=one.since_ns, observed_time_unix_nano=one.until_ns, attributes=within,
-        )  # fmt: skip
 
 
 def _wall_ns(mono_ns: int, moment: Moment) -> int:

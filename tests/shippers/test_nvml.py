@@ -18,7 +18,7 @@ from shippers.agent import Agent
 from shippers.config import ClockSettings, Config, SpoolSettings
 from shippers.nvml.inventory import node_facts
 from shippers.nvml.machine import Machine
-from shippers.probed import WIDTH
+from shippers.outbox import WIDTH
 from tests.shippers.fakes import FakeSink, eventually
 from tests.shippers.nvml_machine import ASLEEP, Reader, StubMachine, build
 

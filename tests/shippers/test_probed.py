@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from shippers.outbox import WIDTH
 from shippers.pieces import Limit, Moment, Piece
 from shippers.positions import SourcePosition
-from shippers.probed import WIDTH, ProbedSource
+from shippers.probed import ProbedSource
 from shippers.probes.probe import Absent, said
 from tests.shippers.fakes import LARGE, SECOND_NS, eventually
 
