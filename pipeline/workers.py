@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 Task = TypeVar("Task")
@@ -56,12 +55,11 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
-            # Whoever is interrupted does not wait for what nobody wants any more. A broken pool is over at once; its
-            # thread, left to itself, may be caught by the end of the interpreter, which prints a traceback.
-            is_over = kind is None or issubclass(kind, WorkerLostError)
-            self._pool.shutdown(wait=is_over, cancel_futures=True)
+            # What nobody wants any more is not begun; what is being read, at most TASK_BYTES a process, is waited for.
+            # The pool's thread, left to itself, may be caught by the end of the interpreter, which prints a traceback.
+            self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
     def are_worth(self, size_bytes: int) -> bool:

@@ -42,4 +42,5 @@ def _with_a_rank(proc: Path, pid: int) -> Process | None:
     rank, _, _ = place_of(environment)
     if rank is None:
         return None
-    return process_in(proc, pid, seat_of(environment) or Seat(job="", rank=rank))
+    seat = seat_of(environment) or Seat(job="", rank=rank)
+    return process_in(proc, pid, seat, environment.get("SLURM_JOB_ID", ""))

@@ -25,6 +25,8 @@ _ENVIRONMENT_BYTES: Final = 256 * 1024
 _MOST_TOLD: Final = 1_024
 _AGAIN_EACH: Final = 30
 _POD: Final = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
+# As slurmstepd makes them (cgroup/v1: /slurm/uid_1000/job_7/..., cgroup/v2: .../slurmstepd.scope/job_7/...).
+_SLURM_JOB: Final = re.compile(r"(?:/slurm[^/\n]*/uid_\d+|slurmstepd\.scope)/job_(\d{1,10})(?:/|$)", re.MULTILINE)
 # What only starts another program, which is the rank.
 _STARTERS: Final = frozenset(
     (
@@ -45,7 +47,10 @@ class Told(Struct, frozen=True, array_like=True):
 
 
 class Process(Struct, frozen=True, kw_only=True):
-    """What is known of one process that names a job and a rank."""
+    """What is known of one process that names a job and a rank.
+
+    An environment is what the user likes; the cgroup is the scheduler's: `is_proved` says that both name one job.
+    """
 
     pid: int
     parent: int
@@ -53,6 +58,7 @@ class Process(Struct, frozen=True, kw_only=True):
     command: str
     seat: Seat
     pod_uid: str = ""
+    is_proved: bool = False
 
 
 class Processes:
@@ -174,12 +180,16 @@ def _told_of(memo: str) -> dict[int, Told]:
 
 
 def ranks_among(processes: Iterable[Process]) -> Iterator[Process]:
-    """Of the processes that share a seat the one that is the rank: the first below those that only start it."""
+    """Of the processes that share a seat the one that is the rank: the first below those that only start it.
+
+    Where the scheduler vouches for some of them, the others only copied the names.
+    """
     by_seat: dict[tuple[str, int, int | None], list[Process]] = {}
     for process in processes:
         by_seat.setdefault(_key(process), []).append(process)
     for _, seated in sorted(by_seat.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or 0)):
-        own = [each for each in seated if each.command not in _STARTERS]
+        proved = [each for each in seated if each.is_proved]
+        own = [each for each in proved or seated if each.command not in _STARTERS]
         pids = {each.pid for each in own}
         top = [each for each in own if each.parent not in pids]
         if top:
@@ -187,20 +197,30 @@ def ranks_among(processes: Iterable[Process]) -> Iterator[Process]:
 
 
 def read_process(proc: Path, pid: int) -> Process | None:
-    """What a process says of its job; None where it says nothing, is gone, or may not be read."""
-    seat = seat_of(environment_of(proc, pid))
-    return None if seat is None else process_in(proc, pid, seat)
+    """What a process says of its job; None where it says nothing, is gone, may not be read, or names another job than
+    the one that Slurm put it in.
+    """
+    environment = environment_of(proc, pid)
+    seat = seat_of(environment)
+    return None if seat is None else process_in(proc, pid, seat, environment.get("SLURM_JOB_ID", ""))
 
 
-def process_in(proc: Path, pid: int, seat: Seat) -> Process | None:
-    """The process that has a seat; None where it is gone."""
+def process_in(proc: Path, pid: int, seat: Seat, slurm_job: str = "") -> Process | None:
+    """The process that has a seat; None where it is gone, or is not in the Slurm job that it names."""
     found = _stat(proc, pid)
     if found is None:
         return None
     command, parent, ticks, _ = found
+    groups = _cgroup(proc, pid)
+    kept_in = _SLURM_JOB.search(groups)
+    named = slurm_job or seat.job  # of a heterogeneous job each part has a number of its own, and is kept under that
+    if kept_in and named.isdecimal() and kept_in.group(1) != named:
+        return None
+    pod = _POD.search(groups)
     return Process(
-        pid=pid, parent=parent, started_ticks=ticks, command=command, seat=seat, pod_uid=pod_uid_of(proc, pid)
-    )
+        pid=pid, parent=parent, started_ticks=ticks, command=command, seat=seat,
+        pod_uid=pod.group(1).replace("_", "-") if pod else "", is_proved=bool(kept_in and kept_in.group(1) == named),
+    )  # fmt: skip
 
 
 def environment_of(proc: Path, pid: int) -> dict[str, str]:
@@ -218,14 +238,12 @@ def environment_of(proc: Path, pid: int) -> dict[str, str]:
     return found
 
 
-def pod_uid_of(proc: Path, pid: int) -> str:
-    """The pod that a process is in, by the path of its cgroup; empty where it is in none."""
+def _cgroup(proc: Path, pid: int) -> str:
+    """The paths of the cgroups that a process is in; empty where they may not be read."""
     try:
-        text = (proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
+        return (proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    found = _POD.search(text)
-    return found.group(1).replace("_", "-") if found else ""
 
 
 def _stat(proc: Path, pid: int) -> tuple[str, int, int, str] | None:

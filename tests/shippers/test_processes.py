@@ -13,7 +13,7 @@ from shippers import builtin
 from shippers.config import Config
 from shippers.jobs.environment import NAMES
 from shippers.pieces import Moment
-from shippers.probes.processes import Processes, environment_of, pod_uid_of
+from shippers.probes.processes import Processes, environment_of
 from tests.polling import until
 
 NOW = Moment(observed_ns=1, mono_ns=1, wall_ns=1)
@@ -120,8 +120,40 @@ def test_no_name_but_the_known_ones_is_looked_at(proc: Proc) -> None:
 def test_the_pod_of_a_process_is_in_the_path_of_its_cgroup(proc: Proc, path: str) -> None:
     proc.add(90, "python", ENVIRONMENT)
     (proc.folder / "90" / "cgroup").write_text(path + "\n")
-    assert pod_uid_of(proc.folder, 90) == "0f0f0f0f-1111-2222-3333-444444444444"
     assert _look(_opened(proc))[0].endswith("pod=0f0f0f0f-1111-2222-3333-444444444444")
+
+
+SLURM_V2 = "0::/system.slice/slurmstepd.scope/job_{}/step_0/user/task_1"
+SLURM_V1 = "9:freezer:/slurm/uid_1000/job_{0}/step_0\n4:memory:/slurm_gpu07/uid_1000/job_{0}/step_0/task_1"
+
+
+@pytest.mark.parametrize("groups", [SLURM_V1, SLURM_V2])
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "ROOTRANK_JOB_ID"])
+def test_no_rank_of_a_job_that_slurm_did_not_put_it_in(proc: Proc, groups: str, name: str) -> None:
+    said = {name: "7", "RANK": "3", "WORLD_SIZE": "4"}
+    for pid, job in ((90, "70"), (91, "8")):
+        proc.add(pid, "python", said, ticks=pid)
+        (proc.folder / str(pid) / "cgroup").write_text(groups.format(job) + "\n")
+    assert _look(_opened(proc)) == []
+    proc.add(94, "python", said, ticks=94)
+    (proc.folder / "94" / "cgroup").write_text(groups.format("7") + "\n")
+    (line,) = _look(_opened(proc))
+    assert " pid=94" in line
+
+
+def test_of_two_that_name_one_seat_the_one_that_slurm_keeps_is_the_rank(proc: Proc) -> None:
+    proc.add(90, "python", ENVIRONMENT, ticks=100)
+    proc.add(91, "python", ENVIRONMENT, ticks=200)
+    (proc.folder / "91" / "cgroup").write_text(SLURM_V2.format("7") + "\n")
+    (line,) = _look(_opened(proc))
+    assert " pid=91" in line
+
+
+def test_a_part_of_a_heterogeneous_job_is_kept_under_its_own_number(proc: Proc) -> None:
+    proc.add(90, "python", {**ENVIRONMENT, "SLURM_HET_JOB_ID": "6"})
+    (proc.folder / "90" / "cgroup").write_text(SLURM_V2.format("7") + "\n")
+    (line,) = _look(_opened(proc))
+    assert " job=6 " in line
 
 
 def test_a_process_that_is_gone_or_may_not_be_read_is_passed_over(proc: Proc) -> None:
