@@ -15,6 +15,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from schemas.kafka_login import login_problem
+from schemas.small_file import read_small
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -255,7 +256,7 @@ def _refusal(error: ssl.SSLError, host: str, access: Access) -> str:
 
 def _bytes(path: str, setting: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_small(Path(path))
     except OSError as error:
         raise AccessError(_unusable(setting, path, error)) from None
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from schemas.small_file import read_small
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -20,7 +22,7 @@ def read_private_key(path: Path) -> "Ed25519PrivateKey":
     except ImportError:
         raise PrivateKeyError("signing needs the package cryptography: pip install 'rootrank[signing]'") from None
     try:
-        key = load_pem_private_key(path.read_bytes(), None)
+        key = load_pem_private_key(read_small(path), None)
     except OSError as error:
         raise PrivateKeyError(f"{path} cannot be read ({error.strerror})") from None
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -9,6 +9,8 @@ from urllib.parse import unquote, urlencode, urlsplit
 import orjson
 from msgspec import Struct
 
+from schemas.small_file import read_small
+
 _KINDS: Final[dict[str, type[http.client.HTTPConnection]]] = {
     "http": http.client.HTTPConnection,
     "https": http.client.HTTPSConnection,
@@ -75,7 +77,7 @@ def from_url(url: str, user: str = "", password_file: Path | None = None) -> Cli
     password = unquote(parts.password or "") if not user else ""
     if password_file is not None:
         try:
-            password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
+            password = read_small(password_file).decode("utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ClickHouseError(f"the password in {password_file} cannot be read: {error}") from None
     return ClickHouse(

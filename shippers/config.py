@@ -16,6 +16,7 @@ from schemas.kafka_access import Access, incomplete
 from schemas.lines import MAX_LINE_BYTES
 from schemas.names import is_utf8
 from schemas.records import ClockClaim, ClockReading
+from schemas.small_file import read_small
 from schemas.vocabulary import Run
 from shippers.attributes import problem_in
 from shippers.control.settings import ControlSettings
@@ -25,6 +26,7 @@ ENV_PREFIX: Final = "ROOTRANK_SHIPPER__"
 MIB: Final = 1024 * 1024
 Profile = Literal["none", "minimal", "gpu", "full"]
 TEN_YEARS_NS: Final = 3652 * 86400 * 10**9
+_NAME_CHARACTERS: Final = 253  # as many as a name of DNS has
 _INT64: Final = (-(2**63), 2**63 - 1)
 # A byte may take six on the wire (\u0000), and a message may be 8 MiB: neither a line nor a batch may pass 1 MiB.
 MAX_BATCH_BYTES: Final = MIB
@@ -234,7 +236,7 @@ class StartAt(Struct, frozen=True, kw_only=True):
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """The settings in `path` with overrides `ROOTRANK_SHIPPER__TABLE__KEY` applied. Raises ConfigError."""
     try:
-        shape = tomllib.loads(path.read_text(encoding="utf-8"))
+        shape = tomllib.loads(read_small(path).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -373,6 +375,8 @@ def access_of(settings: KafkaSettings) -> Access:
 
 
 def _check_values(config: Config) -> None:
+    _check_name("cluster", config.cluster)
+    _check_name("reporter", config.reporter)
     parse_start_at(config.start_at)
     _within("batch.lines", config.batch.lines, 1, 5000)
     _within("batch.bytes", config.batch.bytes, 1024, MAX_BATCH_BYTES)
@@ -429,6 +433,12 @@ def _check_capture(capture: CaptureSettings) -> None:
         raise ConfigError(f"capture.silent_s is {capture.silent_s}; it must be 1 to 86400")
     if capture.marks and not capture.marks.startswith("/"):
         raise ConfigError(f'capture.marks is "{capture.marks}"; it must be an absolute path or glob')
+
+
+def _check_name(setting: str, name: str) -> None:
+    """What stands in keys, tables and on pages."""
+    if not name.isprintable() or len(name) > _NAME_CHARACTERS or not name.strip():
+        raise ConfigError(f"{setting} must be 1 to {_NAME_CHARACTERS} printable characters")
 
 
 def _check_source(source: SourceSettings) -> None:

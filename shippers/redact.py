@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from schemas.records import Gap, RawLine
+from schemas.small_file import read_small
 from shippers.config import ConfigError, RedactSettings
 from shippers.redact_find import Finder
 from shippers.redact_open import Memory, OpenSecrets, key_of, payload_of
@@ -155,7 +156,7 @@ def redactor_for(settings: RedactSettings, own_key: bytes = b"") -> Redactor:
     key = own_key
     if settings.fingerprint_key_file:
         try:
-            key = hashlib.sha256(Path(settings.fingerprint_key_file).read_bytes()).digest()
+            key = hashlib.sha256(read_small(Path(settings.fingerprint_key_file))).digest()
         except OSError as error:
             raise ConfigError(
                 f"[redact] fingerprint_key_file {settings.fingerprint_key_file}: cannot be read: {error.strerror}"

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pipeline.store.errors import StoreSettingsError
+from schemas.small_file import read_small
 
 DEFAULT_DATABASE: Final = "rootrank"
 DEFAULT_USER: Final = "default"
@@ -62,7 +63,7 @@ def settings_from_url(url: str, *, password_file: Path | None = None) -> StoreSe
 def read_password(path: Path) -> str:
     """The password in a file, without its line end. Raises StoreSettingsError."""
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        return read_small(path).decode("utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreSettingsError(f"the ClickHouse password file cannot be read: {error}") from None
 

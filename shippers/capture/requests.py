@@ -12,6 +12,7 @@ from schemas import codec
 from schemas.capture_request import counts_at
 from schemas.records import CaptureRequest
 from schemas.signing import detach, to_sign
+from schemas.small_file import read_small
 from schemas.topics import CAPTURE_REQUEST, key_of
 from shippers.capture.triggers import Trigger
 from shippers.config import Config, ConfigError
@@ -139,7 +140,7 @@ def verifier(paths: Sequence[str]) -> Verify:
     keys: list[Ed25519PublicKey] = []
     for path in paths:
         try:
-            key = load_pem_public_key(Path(path).read_bytes())
+            key = load_pem_public_key(read_small(Path(path)))
         except OSError as error:
             raise ConfigError(f"{_KEYS}: {path} cannot be read: {error.strerror}") from None
         except (ValueError, UnsupportedAlgorithm):

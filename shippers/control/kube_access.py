@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from schemas.small_file import read_small
 from shippers.config import ConfigError
 from shippers.control.settings import KubernetesSettings
 
@@ -105,7 +106,7 @@ def _yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        shape = yaml.safe_load(path.read_text(encoding="utf-8"))
+        shape = yaml.safe_load(read_small(path).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; set [control.kubernetes] kubeconfig") from None
     except (yaml.YAMLError, UnicodeDecodeError):

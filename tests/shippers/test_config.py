@@ -178,3 +178,18 @@ def test_no_file_is_called_as_a_source_of_the_agents_own(tmp_path: Path, name: s
 def test_a_nul_character_is_refused_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"spool\.dir holds a NUL"):
         loaded(tmp_path, '[spool]\ndir = "/tmp/a\\u0000b"\n')
+
+
+@pytest.mark.parametrize("setting", ["cluster", "reporter"])
+@pytest.mark.parametrize("name", ["n1\nn2", "n\x1b[31m1", "n" * 254, "  "])
+def test_a_name_that_stands_in_keys_and_on_pages_is_short_and_printable(
+    tmp_path: Path, setting: str, name: str
+) -> None:
+    said = name.encode("unicode_escape").decode("ascii").replace("\\x1b", "\\u001b")
+    with pytest.raises(ConfigError, match=rf"node.toml: {setting} must be 1 to 253 printable characters"):
+        loaded(tmp_path, f'{setting} = "{said}"')
+
+
+def test_a_device_in_place_of_settings_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"/dev/zero: cannot be read: larger than 1024 KiB"):
+        load(Path("/dev/zero"), {})
