@@ -87,8 +87,6 @@ class Watch:
 
     def worth(self, line: str) -> Worth:
         """What a line, prefixes and all, is worth a look for. What cannot be opened is worth one."""
-        if not self._signals.look(line):
-            return Worth.NOTHING
         data = line.encode("utf-8", "surrogatepass")
         if not is_hiding(data):
             return self._signals.worth(data)

@@ -1,5 +1,6 @@
 """The node agent at work: read, spool, deliver, until told to stop or until a recorded run has ended."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from shippers.saying import say
 from shippers.signing import load_signer
 from shippers.sink import KafkaSink, Sink
 from shippers.spool import Spool
+from shippers.waiting import Pause
 from shippers.writer import SpoolWriter
 
 STOP_S: Final = 3.0
@@ -32,7 +34,8 @@ _FULL_RETRY_S: Final = 1.0
 _SLEEP_S: Final = 0.1
 _QUIET_S: Final = 2.0
 _STEADY_S: Final = 2.0
-_STEADY_SLEEP_S: Final = 0.2
+_STEADY_SLEEP_S: Final = 0.25
+_QUIET_SLEEP_S: Final = 0.5
 
 
 class Agent:
@@ -70,6 +73,8 @@ class Agent:
         self._notifier = notifier or Notifier()
         self._last_progress: Progress | None = None
         self._stopping = threading.Event()
+        self._pause = Pause()
+        self._was_woken = False
         self._samples_sent_s = self._progress_offered_s = float("-inf")
         self._read_s = time.monotonic()  # when the last line came
         self._still_s = self._read_s  # when last none came
@@ -85,6 +90,7 @@ class Agent:
     def request_stop(self) -> None:
         """End soon; safe in a signal handler."""
         self._stopping.set()
+        self._pause.end()
 
     def run(self) -> bool:
         """Work until told to stop, or until the end file exists and all is read. Whether all was delivered."""
@@ -108,6 +114,7 @@ class Agent:
             if self._control is not None:
                 self._control.close()
             self._spool.close()
+            self._pause.close()
 
     def _put_record(self) -> None:
         """What was recorded of the clocks before, ahead of all lines; once."""
@@ -166,13 +173,16 @@ class Agent:
             self._config.batch.linger_ms / 1000, quiet_s=now_s - self._read_s, flowing_s=now_s - self._still_s
         )
         if linger_s <= _SLEEP_S:
-            time.sleep(linger_s)  # half the price of waiting for an event; a stop is seen soon enough
-        else:
-            self._stopping.wait(linger_s)
+            time.sleep(linger_s)  # a stop is seen soon enough
+            return
+        # After a silence the first line ends the pause. What woke the agent for nothing does not do so again at once.
+        may_wake = now_s - self._read_s > _QUIET_S and not (self._was_woken and is_idle)
+        self._was_woken = self._pause.wait(linger_s, self._reader.descriptors() if may_wake else ())
 
     def _moment(self) -> Moment:
         # Looked for before the pass: all that was written before the end file was made is then read.
-        is_ending = bool(self._config.end_file) and Path(self._config.end_file).exists()
+        end_file = self._config.end_file
+        is_ending = bool(end_file) and os.path.exists(end_file)  # noqa: PTH110 (a path object costs ten times as much)
         return self._clock.moment(ending=is_ending)
 
     def _status(self) -> str:
@@ -250,12 +260,14 @@ class Agent:
 def pause_s(linger_s: float, *, quiet_s: float, flowing_s: float) -> float:
     """How long until the next pass; longer where for seconds nothing has come, or something each time.
 
+    Where nothing has come, the kernel's log and the journal end the pause with their next line.
+
     A pass, and a batch, cost much the same however many lines there are.
     """
     if quiet_s > _QUIET_S:
-        return 2 * linger_s
+        return max(linger_s, min(10 * linger_s, _QUIET_SLEEP_S))
     if flowing_s > _STEADY_S:
-        return max(linger_s, min(4 * linger_s, _STEADY_SLEEP_S))
+        return max(linger_s, min(5 * linger_s, _STEADY_SLEEP_S))
     return linger_s
 
 

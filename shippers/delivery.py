@@ -20,12 +20,11 @@ from shippers.sink import RecordRefusedError, Sink, SinkUnavailableError
 from shippers.spool import Spool
 from shippers.unwritable import encode_progress
 
-PROGRESS_EVERY_S: Final = 0.8
+PROGRESS_EVERY_S: Final = 0.9
 SAY_AFTER_S: Final = 3.0
 _BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _OFFERS_KEPT: Final = 8
 _SLICE_S: Final = 0.1
-_IDLE_S: Final = 0.4
 
 
 class Delivery:
@@ -76,6 +75,7 @@ class Delivery:
         """Send what is left, then the last progress, for at most `timeout_s`. Whether all was sent."""
         self._deadline_s = time.monotonic() + timeout_s
         self._stopping.set()
+        self._spool.wake()
         self._thread.join(timeout_s + 2)
         return self.is_finished.is_set()
 
@@ -152,9 +152,9 @@ class Delivery:
             self._spool.acknowledge(entry)
 
     def _idle_s(self) -> float:
-        """How long to wait for a batch: until progress is due, and not long, so that a stop is seen."""
+        """How long to wait for a batch: until progress is due."""
         due_s = self._sent_progress_s + PROGRESS_EVERY_S - time.monotonic()
-        return min(_IDLE_S, max(due_s, _SLICE_S / 10)) if due_s > 0 else _SLICE_S
+        return min(PROGRESS_EVERY_S, max(due_s, _SLICE_S / 10)) if due_s > 0 else _SLICE_S
 
     def _is_progress_due(self) -> bool:
         return time.monotonic() - self._sent_progress_s >= PROGRESS_EVERY_S

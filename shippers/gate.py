@@ -56,10 +56,10 @@ class Bucket:
 
     def take(self, lines: int, size: int) -> bool:
         """Whether so much may go on; then it is taken out."""
-        wanted = (lines, size)
-        if any(rate and left < want for rate, left, want in zip(self._rates, self._left, wanted, strict=True)):
+        (most_lines, most_bytes), (lines_left, bytes_left) = self._rates, self._left
+        if (most_lines and lines_left < lines) or (most_bytes and bytes_left < size):
             return False
-        self._left = [left - want for left, want in zip(self._left, wanted, strict=True)]
+        self._left = [lines_left - lines, bytes_left - size]
         return True
 
 

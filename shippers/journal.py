@@ -105,6 +105,11 @@ class JournalSource:
         elif self._state != "on" and moment.mono_ns - self._started_mono_ns >= _SETTLED_NS:
             self._see_whether_it_runs(moment)
 
+    @property
+    def descriptor(self) -> int | None:
+        """What journalctl writes to, while it runs."""
+        return None if self._child is None else self._child.fileno()
+
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The next entries."""
         for _ in range(_BLANK_READS):

@@ -82,11 +82,10 @@ def parse(data: bytes) -> Entry | None:
         sender = (_sender if len(data) <= _SMALL_BYTES else _sender.__wrapped__)(who)
     except TypeError:  # a field that came several times
         sender = _sender.__wrapped__(who)
-    parts = parts_of(cursor)
+    sequence, number = place_of(cursor)
     message_id = said.get("MESSAGE_ID")
     return Entry(
-        cursor=cursor, sequence=_number(parts.get("i"), 16) or 0,
-        generation=f"{parts.get('s', '')[:12]}.{sender.boot_id[:8]}",
+        cursor=cursor, sequence=number, generation=f"{sequence[:12]}.{sender.boot_id[:8]}",
         realtime_us=realtime_us, sent_us=_sent_us(said, realtime_us),
         kernel_us=_number(said.get("_SOURCE_MONOTONIC_TIMESTAMP")) if sender.transport == KERNEL else None,
         message=_bytes(said.get("MESSAGE")), mono_us=_digits(said.get("__MONOTONIC_TIMESTAMP"), 19),
@@ -107,6 +106,15 @@ def _sender(who: tuple[Any, ...]) -> _Sender:
         unit=_text(unit) or _text(user_unit), transport=_text(transport), priority=_digits(priority),
         facility=_digits(facility), boot_id=_text(boot_id), machine_id=_text(machine_id), container=_text(container),
     )  # fmt: skip
+
+
+def place_of(cursor: str) -> tuple[str, int]:
+    """The name of a sequence of numbers, and the number in it: the first two parts of what journald writes."""
+    first, _, rest = cursor.partition(";i=")
+    if first[:2] == "s=" and ";" not in first and rest:
+        return first[2:], _number(rest.partition(";")[0], 16) or 0
+    parts = parts_of(cursor)
+    return parts.get("s", ""), _number(parts.get("i"), 16) or 0
 
 
 def parts_of(cursor: str) -> dict[str, str]:

@@ -38,6 +38,10 @@ class Journalctl:
         """Its process id."""
         return self._child.pid
 
+    def fileno(self) -> int:
+        """What it writes to."""
+        return self._out.fileno()
+
     def lines(self, most_bytes: int, wait_s: float = 0) -> list[bytes] | None:
         """The lines that are there, of about so many bytes; None at the end of what it has written for now."""
         found = self._take(most_bytes)

@@ -99,6 +99,9 @@ class Device(Protocol):
     def seek_end(self) -> None:
         """Pass over all that is there."""
 
+    def fileno(self) -> int:
+        """What may be waited for."""
+
     def close(self) -> None:
         """Close it."""
 
@@ -116,6 +119,10 @@ class KmsgDevice:
     def seek_end(self) -> None:
         """Pass over all that is there."""
         os.lseek(self._fd, 0, os.SEEK_END)
+
+    def fileno(self) -> int:
+        """What may be waited for."""
+        return self._fd
 
     def close(self) -> None:
         """Close the device."""
@@ -149,6 +156,11 @@ class KernelRing:
         self._at_end = False
         self._retry_mono_ns = 0
         self._unsaved = False
+
+    @property
+    def descriptor(self) -> int | None:
+        """The device, while it is read."""
+        return None if self._device is None or self._state != "on" else self._device.fileno()
 
     def look(self, moment: Moment) -> None:
         """Open the device where it is not open. A refusal is a state with a reason, tried again every 30 s."""

@@ -56,6 +56,15 @@ class Watcher(Protocol):
         """Lines that were read, of a source of this kind."""
 
 
+@runtime_checkable
+class Waking(Protocol):
+    """A source whose next line may be waited for."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """Readable once there is something; None where the source is not open."""
+
+
 class Readable(Protocol):
     """Lines that are there to be read."""
 

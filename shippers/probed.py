@@ -51,11 +51,6 @@ class ProbedSource:
         return self._probe.every_s
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether `read` would give nothing now; asked without the lock, as what comes later is read later."""
-        return self._outbox.is_quiet
-
-    @property
     def attributes(self) -> dict[str, str]:
         """What holds for all its lines."""
         return {"kind": KIND}
@@ -77,6 +72,8 @@ class ProbedSource:
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The lines that wait."""
+        if self._outbox.is_quiet:
+            return None  # asked without the lock: what comes later is read later
         with self._lock:
             return self._outbox.take(limit, numbers)
 

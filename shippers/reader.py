@@ -20,7 +20,7 @@ from shippers.fileset import FileSet
 from shippers.jobs.folder import JobsFolder
 from shippers.kmsg import KernelRing
 from shippers.kmsg_marks import KmsgMarks
-from shippers.pieces import Limit, Moment, Piece, Readable, Source, Told, Watcher
+from shippers.pieces import Limit, Moment, Piece, Readable, Source, Told, Waking, Watcher
 from shippers.places import Places, Whether
 from shippers.positions import Positions
 from shippers.probed import ProbedSource
@@ -31,6 +31,7 @@ from shippers.signing import Signer
 from shippers.unwritable import encode_batch
 
 _PASS_BYTES: Final = 1024 * 1024
+_PROBES_NS: Final = 10**9
 _SOURCE_BYTES: Final = 512 * 1024  # of one source in one pass: a storm in one file does not keep others waiting
 
 
@@ -79,12 +80,17 @@ class Reader:
             *self._without_folders(builtin.make(config, saved)),
             *(self.control.sources if self.control else ()),
         ]
+        # Probes are looked at every few seconds each: no pass but one a second needs to ask them.
+        self._probes = {id(each) for each in self._built_in if isinstance(each, ProbedSource)}
+        self._probes_due_ns = 0
+        self._asked = self._built_in
         self._watchers = [each for each in self._built_in if isinstance(each, Watcher)]
         self._start = 0
         self._gone: list[str] = []
         self._batch = Batch()
         for settings in config.source:
             self._add(settings, saved)
+        self._waking = [each for each in (*self._rings, *self._built_in) if isinstance(each, Waking)]
 
     def read_pass(self, moment: Moment) -> Iterator[Batch]:
         """Batches of what is new. Nothing is new where none comes. Take all of them."""
@@ -113,8 +119,16 @@ class Reader:
         for fileset in self._filesets:
             fileset.look(moment)
             self._gone.extend(fileset.take_gone())
-        for source in (*self._rings, *self._built_in):
+        are_due = moment.mono_ns >= self._probes_due_ns or moment.ending
+        if are_due:
+            self._probes_due_ns = moment.mono_ns + _PROBES_NS
+        self._asked = [each for each in self._built_in if are_due or id(each) not in self._probes]
+        for source in (*self._rings, *self._asked):
             source.look(moment)
+
+    def descriptors(self) -> list[int]:
+        """What becomes readable with the next line of a source that can be waited for."""
+        return [found for each in self._waking if (found := each.descriptor) is not None]
 
     @property
     def next_line_seq(self) -> int:
@@ -210,8 +224,7 @@ class Reader:
 
     def _in_turn(self, moment: Moment) -> list[Readable]:
         """The sources that are due and may have something, each pass beginning with another."""
-        built_in = (each for each in self._built_in if not (isinstance(each, ProbedSource) and each.is_quiet))
-        sources: list[Readable] = [*self._rings, *built_in]
+        sources: list[Readable] = [*self._rings, *self._asked]
         for fileset in self._filesets:
             sources.extend(fileset.due(moment))
         self._start = (self._start + 1) % max(1, len(sources))

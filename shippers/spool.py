@@ -188,6 +188,11 @@ class Spool:
                 entry = self._next()
             return entry
 
+    def wake(self) -> None:
+        """Whoever waits in `take` looks at what else there is to do."""
+        with self._changed:
+            self._changed.notify_all()
+
     def acknowledge(self, entry: Entry) -> None:
         """Kafka has this batch and all before it."""
         with self._changed:

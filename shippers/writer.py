@@ -1,5 +1,6 @@
 """Batches into the spool: numbered, fsynced together, kept and written again when the disk was full."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from schemas.records import Gap, RawLine
 from shippers.reader import Batch, Reader
 from shippers.spool import Spool, SpoolFullError
 
+_LOOK_EVERY_S: Final = 5.0
 _HALF_FULL: Final = "the spool was half full; new lines of this source were dropped, those before them are kept"
 
 
@@ -22,6 +24,7 @@ class SpoolWriter:
         self._tell = tell
         self._waiting: deque[Batch] = deque()
         self._appended: list[tuple[int, Batch]] = []
+        self._looked_s = float("-inf")
         self.full_reason: str | None = None
 
     def put(self, batch: Batch) -> None:
@@ -30,8 +33,10 @@ class SpoolWriter:
 
     def flush(self) -> bool:
         """Write and sync all that waits. False where the disk takes no more; said once."""
-        if not self._waiting and self._spool.has_old():
-            self._waiting.append(Batch(next_line_seq=self._reader.next_line_seq))
+        if not self._waiting:
+            self._look_for_old()
+            if not self._waiting and not self._appended and self.full_reason is None:
+                return True
         try:
             while self._waiting:
                 self._append(self._waiting[0])
@@ -48,6 +53,14 @@ class SpoolWriter:
             self._tell("the spool can be written again; reading goes on")
             self.full_reason = None
         return True
+
+    def _look_for_old(self) -> None:
+        """What is older than it may be goes with the next batch, if need be an empty one; looked for now and then."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = now_s
+            if self._spool.has_old():
+                self._waiting.append(Batch(next_line_seq=self._reader.next_line_seq))
 
     def _append(self, batch: Batch) -> None:
         """Without lines that do not fit by the policy of their source, and with gap markers for all that goes."""

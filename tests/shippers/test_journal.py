@@ -9,6 +9,7 @@ import pytest
 from shippers.config import Config, JournalSettings
 from shippers.gate import PASSED_LINES
 from shippers.journal import JournalSource
+from shippers.waiting import Pause
 from tests.shippers.fakes import SECOND_NS, Passes, eventually
 from tests.shippers.journals import BEGAN_US, BOOT, Journal, now_us, read_until, source_of
 
@@ -60,6 +61,19 @@ def test_what_comes_later_is_read_as_it_comes_and_the_end_is_known(journal: Jour
         assert (progress.state, progress.at_end, progress.kind) == ("on", True, "service")
         journal.write("two")
         assert [line.body[-3:] for line in read_until(source, passes, 1).lines] == ["two"]
+
+
+def test_after_a_silence_the_next_entry_ends_the_pause(journal: Journal, passes: Passes) -> None:
+    journal.write("one")
+    with contextlib.closing(source_of(journal)) as source, contextlib.closing(Pause()) as pause:
+        assert source.descriptor is None
+        read_until(source, passes, 1)
+        assert source.descriptor is not None
+        assert not pause.wait(0, (source.descriptor,))
+        journal.write("two")
+        assert pause.wait(60, (source.descriptor,))
+        assert len(read_until(source, passes, 1).lines) == 1
+    assert source.descriptor is None
 
 
 def test_it_goes_on_at_its_cursor_after_a_restart(journal: Journal, passes: Passes) -> None:

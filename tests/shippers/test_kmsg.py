@@ -34,6 +34,9 @@ class FakeRing:
     def seek_end(self) -> None:
         self.records.clear()
 
+    def fileno(self) -> int:
+        return 77
+
     def close(self) -> None:
         """Nothing is open."""
 
