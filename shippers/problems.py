@@ -32,7 +32,8 @@ def problem_of(text: str, otherwise: str) -> Problem:
 def source_problems(sources: Sequence[ReadSource]) -> list[Problem]:
     """Sources that the settings name and of which nothing is read, and files that cannot be read.
 
-    What the agent would measure itself and this machine does not have is no problem.
+    What the agent would measure itself and this machine does not have is no problem, nor is a glob that no file matches
+    yet: those of a job come with the job.
     """
     problems = []
     for each in sources:
@@ -42,7 +43,7 @@ def source_problems(sources: Sequence[ReadSource]) -> list[Problem]:
             if each.is_glob and each.on + each.refused > 1:
                 what = f"{each.refused:,} files of source {each.name} cannot be read: {reason}"
             problems.append(Problem(what=what, do=_to_read(each, reason, remedy)))
-        elif each.off and not each.on and not each.built_in:
+        elif each.off and not each.on and not each.built_in and not each.is_glob:
             do = f"correct path in [[source]] {each.name}, or leave it: the agent reads it once it is there"
             problems.append(Problem(what=f"source {each.name} has nothing to read: {reason}", do=do))
     return problems

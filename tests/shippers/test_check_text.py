@@ -1,5 +1,6 @@
 """The text of `check`: a new user understands each line, and it fits a terminal."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,8 +12,9 @@ from shippers.builtin import BUILT_IN, BuiltIn
 from shippers.check import ClockState, KafkaState, Report, SpoolState
 from shippers.check_text import check_lines, duration_text, size_text, summary
 from shippers.checked_sources import ReadSource, off_sources, read_sources
-from shippers.config import Config, Profile, SourceSettings
+from shippers.config import Config, Profile, SourceSettings, parse_start_at
 from shippers.control.settings import ControlSettings
+from shippers.fileset import FileSet
 from shippers.positions import SourcePosition
 from shippers.probed import ProbedSource
 from shippers.problems import source_problems
@@ -68,6 +70,18 @@ def test_ten_thousand_files_of_a_glob_are_one_line() -> None:
     assert "10,003 files, 9.8 MiB to read; 3 cannot be read" in line
     assert len(lines) < 40
     assert any("3 files of source train cannot be read: /x: permission denied" in line for line in lines)
+
+
+def test_files_of_a_glob_that_come_with_a_job_are_no_problem_before_it(tmp_path: Path) -> None:
+    settings = SourceSettings(name="train", path=f"{tmp_path}/*.log")
+    config = Config(source=(settings,))
+    files = FileSet(settings, parse_start_at("end"), {})
+    said = report(config, files.progress())
+
+    text = " ".join(" ".join(check_lines(said, "node.toml")).split())
+    assert "(output of programs): no file matches yet; each is read once it is there" in text
+    assert "NOT READ" not in text
+    assert said.problems == []
 
 
 def test_no_line_is_wider_than_a_terminal() -> None:
