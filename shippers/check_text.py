@@ -87,7 +87,7 @@ def _absent_lines(sources: Iterable[ReadSource]) -> Iterator[str]:
 def _read_text(each: ReadSource) -> str:
     if not each.on:
         reason = each.reasons[0] if each.reasons else "nothing is known of it"
-        if each.is_glob and not each.refused:
+        if each.is_empty:
             return "no file matches yet; each is read once it is there"
         return f"NOT READ, {reason.partition('; ')[0]}"  # what to do stands under Problems
     if each.built_in:

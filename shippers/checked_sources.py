@@ -20,7 +20,8 @@ _KINDS: Final = {"kernel": "kernel log", "application": "output of programs", "s
 class ReadSource(Struct, frozen=True, kw_only=True):
     """A source that the settings ask for: a `[[source]]`, whose glob may match many files, or one of the agent's own.
 
-    `on`, `off` and `refused` count its files. `reasons` are why some are not read, the most frequent ones.
+    `on`, `off` and `refused` count its files. `reasons` are why some are not read, the most frequent ones. `is_empty`:
+    a glob that no file matches.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ReadSource(Struct, frozen=True, kw_only=True):
     off: int = 0
     refused: int = 0
     is_glob: bool = False
+    is_empty: bool = False
     backlog_bytes: int = 0
     reasons: list[str] = []
 
@@ -82,7 +84,8 @@ def _group(
     reasons = Counter(each.reason for each in mine if each.reason and each.state != "on")
     return ReadSource(
         name=name, reads=reads, built_in=built_in, is_glob=is_glob, on=states["on"], off=states["off"],
-        refused=states["refused"], backlog_bytes=sum(each.backlog_bytes for each in mine),
+        refused=states["refused"], is_empty=is_glob and [each.source for each in mine] == [name],
+        backlog_bytes=sum(each.backlog_bytes for each in mine),
         reasons=[reason for reason, _ in reasons.most_common(_REASONS_SHOWN)],
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ def source_problems(sources: Sequence[ReadSource]) -> list[Problem]:
             if each.is_glob and each.on + each.refused > 1:
                 what = f"{each.refused:,} files of source {each.name} cannot be read: {reason}"
             problems.append(Problem(what=what, do=_to_read(each, reason, remedy)))
-        elif each.off and not each.on and not each.built_in and not each.is_glob:
+        elif each.off and not each.on and not each.built_in and not each.is_empty:
             do = f"correct path in [[source]] {each.name}, or leave it: the agent reads it once it is there"
             problems.append(Problem(what=f"source {each.name} has nothing to read: {reason}", do=do))
     return problems
