@@ -34,7 +34,7 @@ _FULL_RETRY_S: Final = 1.0
 _SLEEP_S: Final = 0.1
 _QUIET_S: Final = 2.0
 _STEADY_S: Final = 2.0
-_STEADY_SLEEP_S: Final = 0.25
+_STEADY_SLEEP_S: Final = 0.4
 _QUIET_SLEEP_S: Final = 0.5
 
 
@@ -267,7 +267,7 @@ def pause_s(linger_s: float, *, quiet_s: float, flowing_s: float) -> float:
     if quiet_s > _QUIET_S:
         return max(linger_s, min(10 * linger_s, _QUIET_SLEEP_S))
     if flowing_s > _STEADY_S:
-        return max(linger_s, min(5 * linger_s, _STEADY_SLEEP_S))
+        return max(linger_s, min(8 * linger_s, _STEADY_SLEEP_S))
     return linger_s
 
 

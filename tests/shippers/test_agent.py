@@ -378,7 +378,7 @@ def test_a_failure_while_delivering_is_not_silent(config: Config, log: Path) -> 
     ("linger_s", "quiet_s", "flowing_s", "pause"),
     [
         (0.05, 0.1, 1.0, 0.05), (0.05, 3.0, 0.0, 0.5), (0.02, 3.0, 0.0, 0.2), (1.0, 3.0, 0.0, 1.0),
-        (0.05, 0.0, 3.0, 0.25), (0.02, 0.0, 3.0, 0.1), (0.1, 0.0, 3.0, 0.25), (1.0, 0.0, 3.0, 1.0),
+        (0.05, 0.0, 3.0, 0.4), (0.02, 0.0, 3.0, 0.16), (0.1, 0.0, 3.0, 0.4), (1.0, 0.0, 3.0, 1.0),
     ],
 )  # fmt: skip
 def test_passes_are_rarer_where_nothing_comes_and_where_lines_come_each_time(
