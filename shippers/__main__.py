@@ -6,7 +6,6 @@ Exit codes: 0 fine, 1 `check` found a problem, 2 usage or settings, 3 something 
 import argparse
 import contextlib
 import faulthandler
-import gc
 import logging
 import os
 import resource
@@ -32,7 +31,6 @@ from shippers.saying import say
 from shippers.signing import readable_by_all
 
 FINE, _, USAGE, UNREACHABLE, INTERNAL = range(5)
-_GC_EVERY: Final = 20_000
 
 
 class Command(Protocol):
@@ -139,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(config: Config) -> int:
-    from shippers.agent import Agent
+    from shippers.agent import Agent, look_seldom_for_cycles
     from shippers.notify import notifier
 
     for warning in too_open(access_of(config.kafka)) + readable_by_all(config.signing):
@@ -149,15 +147,9 @@ def _run(config: Config) -> int:
         faulthandler.enable(sys.__stderr__)  # what every thread was at when the watchdog of systemd ends one that hangs
     agent = Agent(config, notifier=notifier())
     _on_signals(agent.request_stop)
-    _look_seldom_for_cycles()
+    look_seldom_for_cycles()
     agent.run()
     return FINE
-
-
-def _look_seldom_for_cycles() -> None:
-    """Lines and batches hold values only: what is there now stays, and new cycles are few."""
-    gc.freeze()
-    gc.set_threshold(_GC_EVERY, 20, 20)
 
 
 def _print(config: Config, options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """The node agent at work: read, spool, deliver, until told to stop or until a recorded run has ended."""
 
+import gc
 import os
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,17 +25,14 @@ from shippers.saying import say
 from shippers.signing import load_signer
 from shippers.sink import KafkaSink, Sink
 from shippers.spool import Spool
-from shippers.waiting import Pause
+from shippers.waiting import Pace, Pause
 from shippers.writer import SpoolWriter
 
 STOP_S: Final = 3.0
 SAMPLES_EVERY_S: Final = 5.0  # how long clock samples wait for a batch with lines
 _FULL_RETRY_S: Final = 1.0
+_GC_EVERY: Final = 20_000
 _SLEEP_S: Final = 0.1
-_QUIET_S: Final = 2.0
-_STEADY_S: Final = 2.0
-_STEADY_SLEEP_S: Final = 0.4
-_QUIET_SLEEP_S: Final = 0.5
 
 
 class Agent:
@@ -72,12 +69,10 @@ class Agent:
             self._beacons = Beacons(config, self._clock, self._spool.shipper_id, tell)
         self._notifier = notifier or Notifier()
         self._last_progress: Progress | None = None
-        self._stopping = threading.Event()
         self._pause = Pause()
-        self._was_woken = False
+        self._is_stopping = False
         self._samples_sent_s = self._progress_offered_s = float("-inf")
-        self._read_s = time.monotonic()  # when the last line came
-        self._still_s = self._read_s  # when last none came
+        self._pace = Pace(config.batch.linger_ms / 1000, time.monotonic())
 
     def wrap_sources(self, around: Callable[[Any], Any]) -> None:
         """Put something around every source; before `run`."""
@@ -89,7 +84,7 @@ class Agent:
 
     def request_stop(self) -> None:
         """End soon; safe in a signal handler."""
-        self._stopping.set()
+        self._is_stopping = True
         self._pause.end()
 
     def run(self) -> bool:
@@ -102,7 +97,7 @@ class Agent:
         try:
             self._put_record()
             has_ended = False
-            while not self._stopping.is_set() and not has_ended:
+            while not self._is_stopping and not has_ended:
                 has_ended = self._pass()
                 self._notifier.beat(self._status)
                 if self._delivery.failure is not None:
@@ -132,14 +127,15 @@ class Agent:
         """Read what is new once. Whether a recorded run has been read to its end."""
         if not self._writer.flush():
             self._offer_progress()
-            self._stopping.wait(_FULL_RETRY_S)
+            self._pause.wait(_FULL_RETRY_S)
             return False
         moment = self._moment()
         read_bytes = 0
-        is_idle = True
+        is_idle, has_lines = True, False
         for batch in self._reader.read_pass(moment):
             is_idle = False
-            read_bytes += batch.size
+            has_lines |= bool(batch.lines or batch.gaps)
+            read_bytes += batch.size + batch.passed_over
             self._writer.put(self._with_extras(batch))
         self._put_extras()
         if self._marks is not None:
@@ -150,7 +146,7 @@ class Agent:
         if moment.ending:
             return is_idle and is_written
         if read_bytes < self._config.batch.bytes:
-            self._linger(is_idle=is_idle)
+            self._linger(has_lines=has_lines)
         return False
 
     @property
@@ -162,22 +158,16 @@ class Agent:
         if self._control is not None:
             self._control.note(self._spool.positions, self._spool.durable_seq, self._spool.acked_seq)
 
-    def _linger(self, *, is_idle: bool) -> None:
+    def _linger(self, *, has_lines: bool) -> None:
         """Until the next pass."""
-        now_s = time.monotonic()
-        if is_idle:
-            self._still_s = now_s
-        else:
-            self._read_s = now_s
-        linger_s = pause_s(
-            self._config.batch.linger_ms / 1000, quiet_s=now_s - self._read_s, flowing_s=now_s - self._still_s
-        )
-        if linger_s <= _SLEEP_S:
-            time.sleep(linger_s)  # a stop is seen soon enough
+        pause_s = self._pace.after_pass(time.monotonic(), has_lines=has_lines)
+        if pause_s <= _SLEEP_S:
+            time.sleep(pause_s)  # a stop is seen soon enough
             return
-        # After a silence the first line ends the pause. What woke the agent for nothing does not do so again at once.
-        may_wake = now_s - self._read_s > _QUIET_S and not (self._was_woken and is_idle)
-        self._was_woken = self._pause.wait(linger_s, self._reader.descriptors() if may_wake else ())
+        is_woken = self._pause.wait(pause_s, self._reader.descriptors(with_journal=self._pace.hears_journal))
+        self._pace.was_woken = is_woken
+        if is_woken and not self._is_stopping:
+            time.sleep(self._config.batch.linger_ms / 1000)  # lines seldom come alone, and each pass has its price
 
     def _moment(self) -> Moment:
         # Looked for before the pass: all that was written before the end file was made is then read.
@@ -212,11 +202,11 @@ class Agent:
 
     def _wait_for_delivery(self) -> None:
         """A recorded run ends when Kafka has all of it, however long that takes."""
-        while self._spool.acked_seq < self._spool.durable_seq and not self._stopping.is_set():
+        while self._spool.acked_seq < self._spool.durable_seq and not self._is_stopping:
             self._put_extras()
             self._writer.flush()
             self._notifier.beat(self._status)
-            self._stopping.wait(0.02)
+            self._pause.wait(0.02)
             if self._delivery.failure is not None:
                 return
 
@@ -244,7 +234,10 @@ class Agent:
 
     def _offer_progress(self) -> None:
         now_s = time.monotonic()
-        if now_s - self._progress_offered_s < PROGRESS_EVERY_S / 2 or not self._speaks:
+        if not self._speaks:
+            self._delivery.forget()
+            return
+        if now_s - self._progress_offered_s < PROGRESS_EVERY_S / 2:
             return
         self._progress_offered_s = now_s
         if self._writer.full_reason is None:
@@ -257,18 +250,10 @@ class Agent:
         self._delivery.offer(progress)
 
 
-def pause_s(linger_s: float, *, quiet_s: float, flowing_s: float) -> float:
-    """How long until the next pass; longer where for seconds nothing has come, or something each time.
-
-    Where nothing has come, the kernel's log and the journal end the pause with their next line.
-
-    A pass, and a batch, cost much the same however many lines there are.
-    """
-    if quiet_s > _QUIET_S:
-        return max(linger_s, min(10 * linger_s, _QUIET_SLEEP_S))
-    if flowing_s > _STEADY_S:
-        return max(linger_s, min(8 * linger_s, _STEADY_SLEEP_S))
-    return linger_s
+def look_seldom_for_cycles() -> None:
+    """For a process that is an agent: lines and batches hold values only, and new cycles are few."""
+    gc.freeze()
+    gc.set_threshold(_GC_EVERY, 20, 20)
 
 
 def _paused(progress: Progress, reason: str) -> Progress:

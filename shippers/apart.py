@@ -237,7 +237,7 @@ class Apart:
         self._told_ns, self._asked, self._slow_s = self._asked.mono_ns, None, 0.0
         if answer.error is not None:
             raise answer.error
-        self._answer, self._taken_ns, self._has_looked = answer, moment.observed_ns, True
+        self._answer, self._taken_ns, self._has_looked = answer, moment.observed_now(), True
         if not answer.pieces:
             self._told = answer.told
 
@@ -265,7 +265,7 @@ class Apart:
         left = _ANSWER_BYTES
         for source in sources[self._turn :] + sources[: self._turn]:
             while left > 0 and (piece := source.read(self._limit, moment, itertools.repeat(0))) is not None:
-                left -= max(1, piece.size)
+                left -= max(1, piece.size + piece.passed_over)
                 yield piece
 
 

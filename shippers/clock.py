@@ -82,7 +82,10 @@ class HostClock:
     def moment(self, *, ending: bool = False) -> Moment:
         """Now, by the wall clock and the monotonic one."""
         wall_ns = self.observed_ns()
-        return Moment(observed_ns=wall_ns, mono_ns=self._now(time.CLOCK_MONOTONIC), wall_ns=wall_ns, ending=ending)
+        return Moment(
+            observed_ns=wall_ns, mono_ns=self._now(time.CLOCK_MONOTONIC), wall_ns=wall_ns, ending=ending,
+            observe=self.observed_ns,
+        )  # fmt: skip
 
     def claim(self) -> ClockClaim | None:
         """The claim of the settings, else that of the time service."""

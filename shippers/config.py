@@ -50,7 +50,7 @@ class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class BatchSettings(_Table, frozen=True, kw_only=True):
-    """When a batch is closed. `linger_ms` is how often idle sources are looked at and what was read is shipped."""
+    """When a batch is closed. `linger_ms` is how often sources are looked at where lines come and go."""
 
     lines: int = 1000
     bytes: int = 512 * 1024

@@ -45,6 +45,7 @@ class Delivery:
         self._offers: deque[Progress] = deque()
         self._covered: Progress | None = None
         self._lost: list[Gap] = []
+        self._taken_at_seq = 0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._deadline_s = float("inf")
@@ -65,9 +66,17 @@ class Delivery:
             if len(self._offers) > _OFFERS_KEPT:
                 del self._offers[_OFFERS_KEPT // 2]
 
+    def forget(self) -> None:
+        """What was offered is no longer this agent's to say."""
+        with self._lock:
+            self._offers.clear()
+            self._covered = None
+
     def take_lost(self) -> list[Gap]:
         """Gap markers for batches that the sink refused, to be put into the next batch. Each is given once."""
         with self._lock:
+            if self._lost:
+                self._taken_at_seq = self._spool.durable_seq
             lost, self._lost = self._lost, []
         return lost
 
@@ -145,11 +154,15 @@ class Delivery:
         lost = losses_by_source([codec.decode(RAW.name, entry.payload)], f"Kafka refused the batch: {reason}")
         with self._lock:
             self._lost.extend(lost)
-        mark = self._spool.durable_seq
-        while self._spool.durable_seq <= mark and not self._is_late():
+        while not (is_told := self._is_lost_told()) and not self._is_late():
             time.sleep(_SLICE_S / 10)
-        if self._spool.durable_seq > mark:
+        if is_told:
             self._spool.acknowledge(entry)
+
+    def _is_lost_told(self) -> bool:
+        """Whether the gap markers were taken, and what they were put into is on disk."""
+        with self._lock:
+            return not self._lost and self._spool.durable_seq > self._taken_at_seq
 
     def _idle_s(self) -> float:
         """How long to wait for a batch: until progress is due."""
@@ -174,13 +187,13 @@ class Delivery:
             self._covered, clock=self._clock.read(), clock_claim=self._clock.claim(), last_batch_seq=acked,
             spool_backlog_bytes=self._spool.backlog_bytes, key_id=self._signer.key_id if self._signer else None,
         )  # fmt: skip
+        self._sent_progress_s = time.monotonic()
         try:
             data = encode_progress(now)
             sent = self._send(self._signer.signed(data) if self._signer else data)
         except RecordRefusedError as refusal:
             self._tell(f"a progress record is refused: {refusal}")
             return is_all
-        self._sent_progress_s = time.monotonic()
         return sent and is_all
 
     def _is_late(self) -> bool:

@@ -4,6 +4,7 @@
 comes first and is passed over: where another one comes, those between are gone, and a gap marker says so.
 """
 
+import dataclasses
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +31,11 @@ _BACKOFF_S: Final = (1, 2, 5, 10, 30, 60)
 _STEADY_NS: Final = 60 * _SECOND_NS  # what lived so long has not failed at once
 _SETTLED_NS: Final = _SECOND_NS  # what is wrong with the journal is said within that time
 _ANSWER_NS: Final = 60 * _SECOND_NS
+_FIRST_ANSWER_NS: Final = 10 * _SECOND_NS
 # A child that hangs looks like one that has nothing to say. One that was silent so long is replaced; the new one gives
 # the entry of the cursor again, so that nothing is lost.
 _RENEW_NS: Final = 300 * _SECOND_NS
 _SAVE_NS: Final = 5 * _SECOND_NS
-_BLANK_READS: Final = 16
 _READ_BYTES: Final = 256 * 1024
 _ENDING_WAIT_S: Final = 0.5  # where all is to be read that is there now, journalctl is waited for
 _LAG_NS: Final = _SECOND_NS  # from a message to journalctl: so much before now all is read for sure
@@ -112,16 +113,15 @@ class JournalSource:
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The next entries."""
-        for _ in range(_BLANK_READS):
-            entries = self._entries(limit, moment)
-            if entries is None:
-                break
+        read = 0
+        while (entries := self._entries(limit, moment)) is not None:
+            read += sum(map(len, entries))
             piece = self._piece(self._passed(entries, moment), moment, numbers)
+            if piece is None and read >= _READ_BYTES:
+                piece = self._at()  # all of it was of no interest, and there is more: others have their turn
             if piece is not None:
-                return piece
-        else:
-            return None  # all of it was of no interest; others have their turn
-        if self._child is not None and self._state == "on" and not self._echo:
+                return dataclasses.replace(piece, passed_over=max(0, read - piece.size))
+        if self._child is not None and self._state == "on" and self._has_answered(moment):
             self._at_end, self._through_ns = True, max(self._through_ns, moment.observed_ns - _LAG_NS)
         return self._piece(self._gate.quiet(moment.mono_ns, is_over=moment.ending), moment, numbers)
 
@@ -173,6 +173,15 @@ class JournalSource:
             self._echo = self._cursor
             if self._state != "on":
                 self._state, self._reason = "off", "journalctl was just started"
+
+    def _has_answered(self, moment: Moment) -> bool:
+        """Whether its silence means that there is nothing more.
+
+        With a cursor it gives the entry there first; without one it may look through large files for long.
+        """
+        if self._cursor:
+            return not self._echo
+        return self._has_heard or moment.mono_ns - self._started_mono_ns >= _FIRST_ANSWER_NS
 
     def _see_whether_it_runs(self, moment: Moment) -> None:
         """State is on once the child has lived for a second without a complaint."""
@@ -228,6 +237,7 @@ class JournalSource:
     def _passed(self, entries: Sequence[bytes], moment: Moment) -> list[RawLine]:
         """The lines of the entries that go on."""
         lines, whole = list[tuple[RawLine, int]](), list[bool]()
+        observed_ns = moment.observed_now()
         is_fresh = False
         for data in entries:
             entry = journal_entry.parse(data)
@@ -242,7 +252,7 @@ class JournalSource:
             if not self._is_wanted(entry):
                 continue
             is_fresh = entry.realtime_us * 1000 >= self._first_ns
-            line = journal_entry.line_of(entry, self.name, moment.observed_ns, MAX_LINE_BYTES, self._boot_id)
+            line = journal_entry.line_of(entry, self.name, observed_ns, MAX_LINE_BYTES, self._boot_id)
             lines.append((line, len(entry.message)))
             is_named = not entry.container and journal_entry.is_named(entry.unit, self._settings.units)
             whole.append(not self._selects or is_named)
@@ -291,11 +301,15 @@ class JournalSource:
         if not lines and not self._gaps and not is_due:
             return None
         gaps, self._gaps = self._gaps, []
-        self._unsaved, self._saved_mono_ns = False, moment.mono_ns
-        return Piece(
-            source=self.name, position=self._position(), lines=numbered(lines, numbers), gaps=gaps,
-            size=sum(len(line.body) for line in lines),
-        )  # fmt: skip
+        self._saved_mono_ns = moment.mono_ns
+        return dataclasses.replace(
+            self._at(), lines=numbered(lines, numbers), gaps=gaps, size=sum(len(line.body) for line in lines)
+        )
+
+    def _at(self) -> Piece:
+        """How far it is read, to be saved."""
+        self._unsaved = False
+        return Piece(source=self.name, position=self._position())
 
     def _position(self) -> SourcePosition:
         position = Position(

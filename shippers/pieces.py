@@ -1,6 +1,6 @@
 """What sources hand to the reader, and what the reader hands to them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +15,7 @@ Told = NodeFacts | Topology | Span | Attempt
 class Moment:
     """When a pass over all sources happens.
 
-    `observed_ns` is the wall time that goes into records (0 where no host clock may), `mono_ns` drives timers,
+    `observed_ns` is the wall time when it began (0 where no host clock may go into records), `mono_ns` drives timers,
     `wall_ns` is for file ages. `ending`: nothing more will be written, so what is torn is complete.
     """
 
@@ -23,6 +23,11 @@ class Moment:
     mono_ns: int
     wall_ns: int
     ending: bool = False
+    observe: Callable[[], int] | None = None
+
+    def observed_now(self) -> int:
+        """The wall time for records, asked after a read: all that was read was written before it."""
+        return self.observed_ns if self.observe is None else self.observe()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,8 @@ class Limit:
 class Piece:
     """Lines of one source with the position after them. Without lines: only a position or gaps to be kept.
 
-    `records` are sent as they are, each as a message of its own.
+    `records` are sent as they are, each as a message of its own. `size` is what goes on, in bytes; `passed_over` is
+    what was read beside it.
     """
 
     source: str
@@ -46,6 +52,7 @@ class Piece:
     size: int = 0
     gaps: list[Gap] = field(default_factory=list)
     records: list[Told] = field(default_factory=list)
+    passed_over: int = 0
 
 
 @runtime_checkable

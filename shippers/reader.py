@@ -44,6 +44,7 @@ class Batch:
     samples: list[ClockSample] = field(default_factory=list)
     positions: Positions = field(default_factory=dict)
     size: int = 0
+    passed_over: int = 0
     next_line_seq: int = 0
     note: ClockNote | None = None
     records: list[Told] = field(default_factory=list)
@@ -80,17 +81,16 @@ class Reader:
             *self._without_folders(builtin.make(config, saved)),
             *(self.control.sources if self.control else ()),
         ]
-        # Probes are looked at every few seconds each: no pass but one a second needs to ask them.
+        # No probe is due more often than once a second, so most passes need not ask them.
         self._probes = {id(each) for each in self._built_in if isinstance(each, ProbedSource)}
         self._probes_due_ns = 0
-        self._asked = self._built_in
         self._watchers = [each for each in self._built_in if isinstance(each, Watcher)]
         self._start = 0
         self._gone: list[str] = []
         self._batch = Batch()
         for settings in config.source:
             self._add(settings, saved)
-        self._waking = [each for each in (*self._rings, *self._built_in) if isinstance(each, Waking)]
+        self._waking = [each for each in self._built_in if isinstance(each, Waking)]
 
     def read_pass(self, moment: Moment) -> Iterator[Batch]:
         """Batches of what is new. Nothing is new where none comes. Take all of them."""
@@ -99,7 +99,7 @@ class Reader:
         budget = _PASS_BYTES
         for source in self._in_turn(moment):
             for piece in self._pieces(source, moment):
-                budget -= piece.size
+                budget -= piece.size + piece.passed_over
                 if self._batch.lines and self._has_no_room(piece):
                     yield self._take_batch()
                 self._put(piece)
@@ -122,13 +122,14 @@ class Reader:
         are_due = moment.mono_ns >= self._probes_due_ns or moment.ending
         if are_due:
             self._probes_due_ns = moment.mono_ns + _PROBES_NS
-        self._asked = [each for each in self._built_in if are_due or id(each) not in self._probes]
-        for source in (*self._rings, *self._asked):
-            source.look(moment)
+        for source in (*self._rings, *self._built_in):
+            if are_due or id(source) not in self._probes:
+                source.look(moment)
 
-    def descriptors(self) -> list[int]:
-        """What becomes readable with the next line of a source that can be waited for."""
-        return [found for each in self._waking if (found := each.descriptor) is not None]
+    def descriptors(self, *, with_journal: bool) -> list[int]:
+        """What becomes readable with the next line: of the kernel's log, and of the journal where that is wanted."""
+        waking = (*self._rings, *(self._waking if with_journal else ()))
+        return [found for each in waking if (found := each.descriptor) is not None]
 
     @property
     def next_line_seq(self) -> int:
@@ -224,7 +225,7 @@ class Reader:
 
     def _in_turn(self, moment: Moment) -> list[Readable]:
         """The sources that are due and may have something, each pass beginning with another."""
-        sources: list[Readable] = [*self._rings, *self._asked]
+        sources: list[Readable] = [*self._rings, *self._built_in]
         for fileset in self._filesets:
             sources.extend(fileset.due(moment))
         self._start = (self._start + 1) % max(1, len(sources))
@@ -240,7 +241,7 @@ class Reader:
             piece = source.read(limit, moment, self._numbers)
             if piece is None:
                 return
-            left -= max(1, piece.size)
+            left -= max(1, piece.size + piece.passed_over)
             for watcher in self._watchers:
                 watcher.see(piece, source.attributes.get("kind", ""))
             yield piece
@@ -267,6 +268,7 @@ class Reader:
         batch.records.extend(piece.records)
         batch.positions[piece.source] = piece.position
         batch.size += piece.size
+        batch.passed_over += piece.passed_over
         if piece.lines:
             self._last_number = piece.lines[-1].seq
         batch.next_line_seq = self._last_number + 1

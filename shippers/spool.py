@@ -69,6 +69,7 @@ class Spool:
         self._signer = signer
         self._segment_bytes = max(1, min(segment_bytes, max_bytes // 8))
         self._changed = threading.Condition()
+        self._is_woken = False
         self.shipper_id = claim.shipper_id(folder)
         self._acked = AckedFile(folder / "acked")
         self._segments: list[_Segment] = []
@@ -183,14 +184,15 @@ class Spool:
         """The next durable batch after the one taken last; None if there is none within `timeout_s`."""
         with self._changed:
             entry = self._next()
-            if entry is None and timeout_s > 0:
+            if entry is None and timeout_s > 0 and not self._is_woken:
                 self._changed.wait(timeout_s)
                 entry = self._next()
             return entry
 
     def wake(self) -> None:
-        """Whoever waits in `take` looks at what else there is to do."""
+        """Nobody waits in `take` from here on: there is something else to do."""
         with self._changed:
+            self._is_woken = True
             self._changed.notify_all()
 
     def acknowledge(self, entry: Entry) -> None:

@@ -243,13 +243,13 @@ class Tail:
         is_fresh: bool,
     ) -> Piece:  # fmt: skip
         """Those of the lines that go on."""
-        unnumbered, used = shape_lines(chunk, self.name, generation.name, moment.observed_ns, itertools.repeat(0))
-        sizes = (len(raw) + (not chunk.too_long) for raw in chunk.raws)
+        unnumbered, used = shape_lines(chunk, self.name, generation.name, moment.observed_now(), itertools.repeat(0))
+        sizes = [len(raw) + (not chunk.too_long) for raw in chunk.raws]
         whole = [line.offset < _BEGINNING_BYTES for line in unnumbered]
         passed = gate.take(list(zip(unnumbered, sizes, strict=True)), moment.mono_ns, is_fresh=is_fresh, whole=whole)
         generation.advance(chunk, used)
         self._gaps.extend(passed.gaps)
-        return self._piece(numbered(passed.lines, numbers))
+        return self._piece(numbered(passed.lines, numbers), read=sum(sizes))
 
     def _quiet(self, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The last lines that a gate holds back, where nothing comes after them."""
@@ -289,20 +289,24 @@ class Tail:
     def _shape(
         self, chunk: Chunk, generation: Generation, moment: Moment, numbers: Iterator[int], *, ending: bool
     ) -> Shaped:
+        observed_ns = moment.observed_now()
         if self._settings.type == "file":
-            return shape_lines(chunk, self.name, generation.name, moment.observed_ns, numbers)
+            return shape_lines(chunk, self.name, generation.name, observed_ns, numbers)
         end = chunk.start + sum(map(len, chunk.raws)) + len(chunk.raws)
         is_still = moment.mono_ns - generation.grew_mono_ns > RECORD_IDLE_NS and end >= generation.size
         whole = ending or chunk.too_long or is_still
-        lines, used = shape_file(chunk, self.name, generation.name, moment.observed_ns, numbers, whole=whole)
+        lines, used = shape_file(chunk, self.name, generation.name, observed_ns, numbers, whole=whole)
         if not used and len(chunk.raws) >= _MIN_RECORD_LINES:
-            return shape_file(chunk, self.name, generation.name, moment.observed_ns, numbers, whole=True)
+            return shape_file(chunk, self.name, generation.name, observed_ns, numbers, whole=True)
         return lines, used
 
-    def _piece(self, lines: Sequence[RawLine] = ()) -> Piece:
+    def _piece(self, lines: Sequence[RawLine] = (), read: int = 0) -> Piece:
         self._unsaved = False
         size = sum(len(line.body) + 1 for line in lines)
-        return Piece(source=self.name, position=self.position(), lines=list(lines), size=size, gaps=self._take_gaps())
+        return Piece(
+            source=self.name, position=self.position(), lines=list(lines), size=size, gaps=self._take_gaps(),
+            passed_over=max(0, read - size),
+        )  # fmt: skip
 
     def _take_gaps(self) -> list[Gap]:
         gaps, self._gaps = self._gaps, []

@@ -35,7 +35,7 @@ class SpoolWriter:
         """Write and sync all that waits. False where the disk takes no more; said once."""
         if not self._waiting:
             self._look_for_old()
-            if not self._waiting and not self._appended and self.full_reason is None:
+            if not self._waiting and self.full_reason is None:
                 return True
         try:
             while self._waiting:

@@ -95,11 +95,12 @@ def run(options: argparse.Namespace) -> int:
 
 def measure(config: Config, seconds: float) -> Report:
     """Run an agent that sends nothing for so long, after a few seconds in which it starts."""
-    from shippers.agent import Agent
+    from shippers.agent import Agent, look_seldom_for_cycles
 
     pid = running_pid(Path(config.spool.dir))
     with tempfile.TemporaryDirectory(prefix="rootrank-cost-") as folder:
         agent = Agent(_alone(config, folder), _Nowhere(), lambda _: None)
+        look_seldom_for_cycles()
         meters = _Meters()
         agent.wrap_sources(meters.around)
         works = threading.Thread(target=agent.run, name="agent", daemon=True)

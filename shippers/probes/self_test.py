@@ -23,7 +23,7 @@ class SelfTestMarks:
     """A look at the folder of marks. A mark that was taken is removed; one that says something else as well."""
 
     name = NAME
-    every_s = 0.5
+    every_s = 1.0
     may_hang = False
 
     def __init__(self, spool: Path) -> None:

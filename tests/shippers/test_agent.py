@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from schemas.records import ClockClaim, ClockReading, Progress, SourceProgress
-from shippers.agent import Agent, pause_s
+from shippers.agent import Agent
 from shippers.clock import Clock, HostClock
 from shippers.config import BatchSettings, ClockSettings, Config, SourceSettings, SpoolSettings
 from tests.shippers.fakes import SECOND_NS, FakeSink, append, eventually
@@ -350,6 +350,7 @@ def test_a_thousand_files_are_read_without_a_thread_each(config: Config, sink: F
     for number in range(1000):
         append(folder / f"rank{number}.log", f"hello of {number}\n")
     source = SourceSettings(name="train", path=str(folder / "*.log"))
+    others = threading.active_count()
     with running(msgspec.structs.replace(config, source=(source,)), sink):
         eventually(lambda: len(sink.bodies()) == 1000, "all lines")
         append(folder / "rank7.log", "again\n")
@@ -357,7 +358,7 @@ def test_a_thousand_files_are_read_without_a_thread_each(config: Config, sink: F
         append(folder / "rank1000.log", "late\n")
         eventually(lambda: len(sink.bodies()) == 1002, "the line of a new file")
         eventually(lambda: sink.progress() and len(sink.progress()[-1].sources) == 1001, "progress of all files")
-        assert threading.active_count() < 10
+        assert threading.active_count() - others < 9
 
     assert len({line.source for batch in sink.batches() for line in batch.records}) == 1001
     assert sink.batches()[-1].records[-1].source == "train/rank1000.log"
@@ -372,16 +373,3 @@ def test_a_failure_while_delivering_is_not_silent(config: Config, log: Path) -> 
     run = Running(config, Broken())
 
     assert isinstance(run.join(), RuntimeError)
-
-
-@pytest.mark.parametrize(
-    ("linger_s", "quiet_s", "flowing_s", "pause"),
-    [
-        (0.05, 0.1, 1.0, 0.05), (0.05, 3.0, 0.0, 0.5), (0.02, 3.0, 0.0, 0.2), (1.0, 3.0, 0.0, 1.0),
-        (0.05, 0.0, 3.0, 0.4), (0.02, 0.0, 3.0, 0.16), (0.1, 0.0, 3.0, 0.4), (1.0, 0.0, 3.0, 1.0),
-    ],
-)  # fmt: skip
-def test_passes_are_rarer_where_nothing_comes_and_where_lines_come_each_time(
-    linger_s: float, quiet_s: float, flowing_s: float, pause: float
-) -> None:
-    assert pause_s(linger_s, quiet_s=quiet_s, flowing_s=flowing_s) == pytest.approx(pause)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from schemas.records import Gap
-from shippers.config import SourceSettings, StartAt
+from shippers.clock import HostClock
+from shippers.config import Config, SourceSettings, StartAt
 from shippers.generation import is_followed
+from shippers.reader import Reader
 from shippers.tail import Tail
 from tests.shippers.fakes import SECOND_NS, Passes, append
 
@@ -327,6 +329,27 @@ def test_a_selected_file_gives_its_beginning_whole_and_goes_on_exactly_after_a_r
 
     assert [line.body for line in lines] == ["chatter", "chatter", "CUDA error: out of memory"]
     assert lines[0].attributes == {"passed.lines": "108", "passed.bytes": str(108 * 8)}
+
+
+def test_one_pass_takes_a_bounded_part_of_what_is_passed_over_and_the_kernels_log_has_its_turn(tmp_path: Path) -> None:
+    chatter, kernel = tmp_path / "chatter.log", tmp_path / "kernel.log"
+    append(chatter, "step by step nothing of interest is told here\n" * 200_000)
+    append(kernel, "a line of the kernel's\n")
+    sources = (
+        SourceSettings(path=str(chatter), select="significant", start_at="beginning", max_bytes_per_s=0),
+        SourceSettings(path=str(kernel), kind="kernel", start_at="beginning"),
+    )
+    reader = Reader(Config(source=sources, profile="none"), HostClock(), {})
+    batches = list(reader.read_pass(HostClock().moment()))
+
+    assert sum(batch.size + batch.passed_over for batch in batches) < 2 * 1024 * 1024
+    assert "a line of the kernel's" in [line.body for batch in batches for line in batch.lines]
+    read = sum(batch.size + batch.passed_over for batch in batches)
+    while batches:
+        batches = list(reader.read_pass(HostClock().moment()))
+        read += sum(batch.size + batch.passed_over for batch in batches)
+    assert read >= chatter.stat().st_size
+    reader.close()
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,20 @@ def test_one_that_does_not_answer_is_refused_and_holds_nobody_up(
     hanging.close()
 
 
+def test_one_that_has_not_said_anything_yet_is_not_read_to_its_end_before_ten_seconds(
+    tmp_path: Path, passes: Passes
+) -> None:
+    slow = stub_of(script(tmp_path, "exec sleep 1000"))
+    for _ in range(4):
+        passes.read(slow)
+        assert not slow.progress().at_end
+        assert slow.progress().read_through_unix_nano == 0
+    for _ in range(3):
+        passes.read(slow)
+    assert slow.progress().at_end
+    slow.close()
+
+
 def test_one_that_is_silent_for_long_is_replaced_and_nothing_is_lost(journal: Journal, passes: Passes) -> None:
     journal.write("one")
     with contextlib.closing(source_of(journal)) as source:

@@ -4,6 +4,7 @@ import base64
 import os
 import resource
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +13,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from schemas import codec
-from schemas.records import ClockReading, Gap, RawBatch, RawLine, Topology
+from schemas.records import ClockReading, Gap, Progress, RawBatch, RawLine, Topology
 from schemas.signing import detach, to_sign
 from schemas.topics import RAW
 from shippers import segment
 from shippers.claim import SpoolFormatError
 from shippers.clock import HostClock
-from shippers.delivery import Delivery
+from shippers.delivery import PROGRESS_EVERY_S, Delivery
 from shippers.positions import Position, Positions, SourcePosition
 from shippers.segment import Entry
 from shippers.signing import make_key, signer_of
@@ -137,6 +138,46 @@ def test_a_record_that_is_no_lines_and_is_refused_is_counted(storm: Spool) -> No
     assert delivery.stop(5)
     assert delivery.failure is None
     assert [(gap.source, gap.lost_lines) for gap in lost] == [("records of the kind topology", 1)]
+
+
+def test_what_is_no_longer_this_agents_to_say_is_not_said_again(storm: Spool) -> None:
+    sink = FakeSink()
+    delivery = Delivery(storm, sink, HostClock(), lambda text: None)
+    progress = Progress(
+        run="live", run_id="live", cluster="c", reporter="control", boot_id="b", shipper_id="s", last_batch_seq=0,
+        clock=HostClock().read(), sources=[],
+    )  # fmt: skip
+    delivery.offer(progress)
+    delivery.start()
+    eventually(lambda: len(sink.progress()) >= 2, "the same once more")
+    delivery.forget()
+    put(storm, "other")
+    storm.sync()
+    eventually(lambda: storm.acked_seq == 1, "what it was doing is done")
+    said, began_s = len(sink.progress()), time.monotonic()
+    eventually(lambda: time.monotonic() - began_s > 2 * PROGRESS_EVERY_S, "the next ones would be due")
+    assert delivery.stop(5)
+    assert len(sink.progress()) == said
+
+
+def test_a_refused_batch_is_given_up_once_what_was_taken_of_it_is_on_disk(storm: Spool) -> None:
+    sink = FakeSink()
+    sink.refused.add(b"topology")
+    storm.append(codec.encode(HANGS), {}, 0, 0)
+    storm.sync()
+    told = list[str]()
+    delivery = Delivery(storm, sink, HostClock(), told.append)
+    delivery.start()
+    eventually(lambda: told, "the refusal")
+    put(storm, "other")
+    storm.sync()  # without the gap markers, which wait
+    assert storm.acked_seq == 0
+    assert eventually(delivery.take_lost, "the gap marker")
+    assert storm.acked_seq == 0
+    put(storm, "other")
+    storm.sync()
+    eventually(lambda: storm.acked_seq >= 1, "it is given up")
+    assert delivery.stop(5)
 
 
 def test_records_that_are_no_lines_go_with_the_oldest_and_are_counted(storm: Spool) -> None:

@@ -1,3 +1,4 @@
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -7,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shippers.config import SourceSettings, StartAt
-from shippers.pieces import Limit
+from shippers.pieces import Limit, Moment
 from shippers.positions import SourcePosition
 from shippers.rotation import is_rotated_name
 from shippers.tail import Tail
@@ -39,6 +40,22 @@ def test_lines_carry_offset_number_and_generation_of_their_file(path: Path) -> N
     ]
     assert len({line.generation for line in lines}) == 1
     assert [line.seq for line in lines] == [0, 1, 2, 3]
+
+
+def test_a_line_was_written_before_the_time_at_which_it_is_said_to_be_observed(path: Path) -> None:
+    append(path, "one\n")
+    tail, written = tail_of(path), [0]
+
+    def observe() -> int:
+        return max(written) + 1
+
+    moment = Moment(observed_ns=5, mono_ns=5, wall_ns=5, observe=observe)
+    tail.look(moment)
+    append(path, "two\n")  # after the pass has begun
+    written.append(77)
+    piece = tail.read(Limit(lines=10, size=1000), moment, itertools.count())
+    assert piece is not None
+    assert [(line.body, line.observed_time_unix_nano) for line in piece.lines] == [("one", 78), ("two", 78)]
 
 
 def test_a_line_without_newline_waits_until_it_is_complete(path: Path) -> None:
