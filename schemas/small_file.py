@@ -13,7 +13,7 @@ PATIENCE_S: Final = 5.0
 
 def read_small(path: Path, patience_s: float = PATIENCE_S) -> bytes:
     """All of a file of at most 1 MiB. Raises OSError, also where it is larger, or where it does not end in time."""
-    with open(path, "rb", buffering=0, opener=_at_once) as file:  # noqa: PTH123 (Path.open knows no opener)
+    with open(path, "rb", buffering=0, opener=_at_once) as file:
         ready, end_s = select.poll(), time.monotonic() + patience_s
         ready.register(file, select.POLLIN)
         parts, left = list[bytes](), MOST_BYTES + 1

@@ -182,8 +182,8 @@ def test_a_second_shipper_on_the_spool_is_refused_and_a_signal_stops_the_first_a
 
 SECRET_FILES = {
     "ssl_cafile": '[kafka]\nsecurity_protocol = "SSL"\nssl_cafile = "FILE"',
-    "sasl_password_file": '[kafka]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\n'
-    'sasl_password_file = "FILE"',
+    "sasl_password_file": '[kafka]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
+    'sasl_username = "u"\nsasl_password_file = "FILE"',
     "fingerprint_key_file": '[redact]\nfingerprint = true\nfingerprint_key_file = "FILE"',
     "request_keys": '[sources]\ncapture = true\n[capture]\nrequest_keys = ["FILE"]',
     "key_file": '[signing]\nkey_file = "FILE"',
