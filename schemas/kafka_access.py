@@ -73,6 +73,7 @@ class Access(Struct, frozen=True, kw_only=True):
         if self.ssl_cafile:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
+            _bytes(self.ssl_cafile, "ssl_cafile")  # OpenSSL reads a device or a pipe for ever
             try:
                 context.load_verify_locations(self.ssl_cafile)
             except OSError as error:

@@ -29,6 +29,7 @@ from shippers.waiting import Pace, Pause
 from shippers.writer import SpoolWriter
 
 STOP_S: Final = 3.0
+_AWAY_STOP_S: Final = 0.5  # while Kafka is away: what is in the spool is safe
 SAMPLES_EVERY_S: Final = 5.0  # how long clock samples wait for a batch with lines
 _FULL_RETRY_S: Final = 1.0
 _GC_EVERY: Final = 20_000
@@ -193,7 +194,7 @@ class Agent:
                 self._wait_for_delivery()
                 progress = msgspec.structs.replace(progress, last_batch_seq=self._spool.durable_seq)
             self._delivery.offer(msgspec.structs.replace(progress, ended=has_ended))
-        is_done = self._delivery.stop(STOP_S)
+        is_done = self._delivery.stop(_AWAY_STOP_S if self._delivery.is_away else STOP_S)
         if self._delivery.failure is not None:
             raise self._delivery.failure
         if not is_done:

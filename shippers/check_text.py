@@ -7,6 +7,7 @@ from typing import Final
 from schemas.topics import CLOCK_BEACON, RAW
 from shippers.check import ClockState, KafkaState, Report, SpoolState
 from shippers.checked_sources import OffSource, ReadSource
+from shippers.fileset import NONE_YET
 from shippers.self_test import SelfTest
 
 WIDTH: Final = 118
@@ -88,7 +89,8 @@ def _read_text(each: ReadSource) -> str:
     if not each.on:
         reason = each.reasons[0] if each.reasons else "nothing is known of it"
         if each.is_empty:
-            return "no file matches yet; each is read once it is there"
+            why = reason.rpartition(NONE_YET)[2] if NONE_YET in reason else ""
+            return f"no file matches yet{why and f', {why}'}; each is read once it is there"
         return f"NOT READ, {reason.partition('; ')[0]}"  # what to do stands under Problems
     if each.built_in:
         return "works"

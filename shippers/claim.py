@@ -30,6 +30,17 @@ class SpoolFormatError(SpoolRefusedError):
     """A later version has written the spool."""
 
 
+def make_folder(folder: Path) -> None:
+    """Make the spool folder where there is none. Raises SpoolRefusedError where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "a file is in its place" if isinstance(error, FileExistsError) else error.strerror
+        raise SpoolRefusedError(
+            f"[spool] dir {folder} cannot be made: {why}; give it to the agent's user or name another"
+        ) from None
+
+
 def lock(folder: Path) -> int:
     """Take the folder for this process; the lock ends with it. Raises SpoolLockedError, OSError."""
     fd = os.open(folder / PID_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

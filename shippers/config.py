@@ -241,6 +241,10 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(
+            f"{path}: not TOML for an agent: lists or tables are nested too deep; take them out"
+        ) from None
     _refuse_unknown(Config, shape, str(path), "")
     _refuse_nul(shape, str(path), "")
     config = _convert(shape, str(path), strict=True)

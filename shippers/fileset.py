@@ -22,6 +22,8 @@ from shippers.tail import LOOK_EVERY_NS, Tail
 # Of more files than this each is looked at less often, so that a glob over many costs no more than a part of a core.
 _FEW: Final = 200
 _EACH_NS: Final = 1_000_000
+NONE_YET: Final = " yet: "
+_ONLY_OTHERS: Final = "only folders, pipes or devices do, which are not read"
 _NEW: Final = SourcePosition()  # "seen before, nothing read": from its beginning
 
 
@@ -43,6 +45,7 @@ class FileSet:
         self._listing = Listing()
         self._look_mono_ns = 0
         self._is_first_look = True
+        self._why_none = ""
         self.patterns = (settings.path,)
         self.tails: dict[str, Tail] = {}
         self.gone: list[str] = []
@@ -84,7 +87,7 @@ class FileSet:
                 source=self._settings.name or self._settings.path,
                 state="off",
                 kind=self._settings.kind,
-                reason=f"no file matches {self._settings.path}",
+                reason=f"no file matches {self._settings.path}{self._why_none}",
                 attributes=stated(self._settings.kind, self._settings.attributes, self._zone()),
             )
         ]
@@ -121,12 +124,16 @@ class FileSet:
         known = {tail.path for tail in self.tails.values()}
         being_read = set[int]().union(*(tail.open_inodes() for tail in self.tails.values()))
         finished = set[int]().union(*(tail.finished_inodes() for tail in self.tails.values()))
+        are_others = False
         for path in sorted(matching(self._settings.path) - known):
             try:
                 status = path.stat()
             except OSError:
                 continue
-            if not stat.S_ISREG(status.st_mode) or status.st_ino in being_read:
+            if not stat.S_ISREG(status.st_mode):
+                are_others = True
+                continue
+            if status.st_ino in being_read:
                 continue
             if status.st_ino in finished and self._is_read(path, status.st_ino):
                 continue
@@ -134,6 +141,11 @@ class FileSet:
             self._add(name, path, lambda name: self._start_saved(name) or (None if self._is_first_look else _NEW))
             self.tails[name].look(moment)
             finished |= self.tails[name].finished_inodes()
+        if not self.tails:
+            self._why_none = f"{NONE_YET}{_ONLY_OTHERS}" if are_others else self._folder_gone()
+
+    def _folder_gone(self) -> str:
+        return "" if self._root.is_dir() else f"{NONE_YET}there is no folder {self._root}"
 
     def _say_lost(self, moment: Moment) -> None:
         """Files whose real names are not saved, and that are not there any more: each leaves a gap."""

@@ -71,6 +71,7 @@ class JournalSource:
         self._echo = ""  # the cursor whose entry is to come first
         self._first_ns = 0  # wall time of the first look: older entries are no news
         self._started_mono_ns = self._heard_mono_ns = self._retry_mono_ns = self._saved_mono_ns = 0
+        self._closed_mono_ns = 0  # when journalctl was found to have closed its output
         self._has_heard = False
         self._failures = 0
         self._gaps: list[Gap] = []
@@ -108,8 +109,8 @@ class JournalSource:
 
     @property
     def descriptor(self) -> int | None:
-        """What journalctl writes to, while it runs."""
-        return None if self._child is None else self._child.fileno()
+        """What journalctl writes to, while it does."""
+        return None if self._child is None or self._child.has_closed else self._child.fileno()
 
     def read(self, limit: Limit, moment: Moment, numbers: Iterator[int]) -> Piece | None:
         """The next entries."""
@@ -121,7 +122,7 @@ class JournalSource:
                 piece = self._at()  # all of it was of no interest, and there is more: others have their turn
             if piece is not None:
                 return dataclasses.replace(piece, passed_over=max(0, read - piece.size))
-        if self._child is not None and self._state == "on" and self._has_answered(moment):
+        if self._state == "on" and self._has_answered(moment):
             self._at_end, self._through_ns = True, max(self._through_ns, moment.observed_ns - _LAG_NS)
         return self._piece(self._gate.quiet(moment.mono_ns, is_over=moment.ending), moment, numbers)
 
@@ -170,6 +171,7 @@ class JournalSource:
             self._fail(moment, f"{path} cannot be started: {error.strerror or error}")
         else:
             self._started_mono_ns = self._heard_mono_ns = moment.mono_ns
+            self._closed_mono_ns = 0
             self._echo = self._cursor
             if self._state != "on":
                 self._state, self._reason = "off", "journalctl was just started"
@@ -179,6 +181,8 @@ class JournalSource:
 
         With a cursor it gives the entry there first; without one it may look through large files for long.
         """
+        if self._child is None or self._child.has_closed:
+            return False
         if self._cursor:
             return not self._echo
         return self._has_heard or moment.mono_ns - self._started_mono_ns >= _FIRST_ANSWER_NS
@@ -225,12 +229,22 @@ class JournalSource:
                 status = child.ended()
                 if status is not None and not child.has_unread():
                     self._fail(moment, f"journalctl ended ({_status(status)}): {_advice(child.said())}")
+                elif status is None and child.has_closed:
+                    self._close_deaf(moment)
                 return None
             self._waiting.extend(found)
             self._heard_mono_ns, self._has_heard = moment.mono_ns, True
             self._state, self._reason = "on", None
         self._at_end = False
         return [self._waiting.popleft() for _ in range(min(limit.lines, len(self._waiting)))]
+
+    def _close_deaf(self, moment: Moment) -> None:
+        """What has closed its output is about to end, or never says anything again."""
+        self._at_end = False
+        if self._closed_mono_ns == 0:
+            self._closed_mono_ns = moment.mono_ns
+        elif moment.mono_ns - self._closed_mono_ns > _SETTLED_NS:
+            self._fail(moment, "journalctl runs and has closed its output; is [journal] journalctl the real one?")
 
     # --- entries --------------------------------------------------------------------------------------------------
 
@@ -239,11 +253,11 @@ class JournalSource:
         lines, whole = list[tuple[RawLine, int]](), list[bool]()
         observed_ns = moment.observed_now()
         is_fresh = False
+        broken = 0
         for data in entries:
             entry = journal_entry.parse(data)
             if entry is None:
-                if data[:1] == b"{":
-                    self._gaps.append(Gap(source=self.name, reason="journalctl wrote no entry", lost_lines=1))
+                broken += data[:1] == b"{"
                 continue
             if not self._is_news(entry):
                 continue
@@ -256,6 +270,8 @@ class JournalSource:
             lines.append((line, len(entry.message)))
             is_named = not entry.container and journal_entry.is_named(entry.unit, self._settings.units)
             whole.append(not self._selects or is_named)
+        if broken:
+            self._gaps.append(Gap(source=self.name, reason="journalctl wrote no entry", lost_lines=broken))
         if self._is_kernel:
             return [line for line, _ in lines]
         passed = self._gate.take(lines, moment.mono_ns, is_fresh=is_fresh, whole=whole)

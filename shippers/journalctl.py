@@ -32,6 +32,7 @@ class Journalctl:
         self._is_skipping = False
         self._said = b""
         self.too_long = 0
+        self.has_closed = False  # its output, whether it runs or not
 
     @property
     def pid(self) -> int:
@@ -53,6 +54,7 @@ class Journalctl:
             except BlockingIOError:
                 return None
             if not data:
+                self.has_closed = True
                 return None
             self._rest += data
             found = self._take(most_bytes)

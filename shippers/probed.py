@@ -41,6 +41,7 @@ class ProbedSource:
         self._is_open = False
         self._due_mono_ns = 0
         self._through_ns = 0
+        self._taken_through_ns = 0  # until then all that was told is taken, too
         self._looking: threading.Thread | None = None
         self._since_mono_ns = 0
         self.spent = Spent()
@@ -75,14 +76,17 @@ class ProbedSource:
         if self._outbox.is_quiet:
             return None  # asked without the lock: what comes later is read later
         with self._lock:
-            return self._outbox.take(limit, numbers)
+            piece = self._outbox.take(limit, numbers)
+            if not self._outbox.waits:
+                self._taken_through_ns = self._through_ns
+            return piece
 
     def progress(self) -> SourceProgress:
         """Whether it can be looked at, and until when it was."""
         with self._lock:
             return SourceProgress(
                 source=self.name, state=self._state, kind=KIND, reason=self._reason,
-                read_through_unix_nano=self._through_ns, at_end=self._state == "on" and not self._outbox.waits,
+                read_through_unix_nano=self._taken_through_ns, at_end=self._state == "on" and not self._outbox.waits,
                 attributes=self.attributes,
             )  # fmt: skip
 
@@ -126,6 +130,8 @@ class ProbedSource:
                     self._outbox.put(body, since_ns, until_ns)
                 self._outbox.memo = self._probe.memo()
                 self._state, self._reason, self._through_ns = "on", None, moment.observed_ns
+                if not self._outbox.waits:
+                    self._taken_through_ns = self._through_ns
 
     def _end_look(self, moment: Moment, state: SourceState, reason: str) -> None:
         """It cannot be looked at now: close it, and try again in half a minute."""

@@ -159,6 +159,7 @@ def redactor_for(settings: RedactSettings, own_key: bytes = b"") -> Redactor:
             key = hashlib.sha256(read_small(Path(settings.fingerprint_key_file))).digest()
         except OSError as error:
             raise ConfigError(
-                f"[redact] fingerprint_key_file {settings.fingerprint_key_file}: cannot be read: {error.strerror}"
+                f"[redact] fingerprint_key_file {settings.fingerprint_key_file} cannot be read ({error.strerror}); "
+                "correct the path, let the agent's user read it, or leave it out: then the spool's own key is taken"
             ) from None
     return Redactor(settings, key)

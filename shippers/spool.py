@@ -59,7 +59,7 @@ class Spool:
         `is_kept`: whether a source drops its newest lines, so that those that are in the spool stay. `signer` signs
         what stays of a batch.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        claim.make_folder(folder)
         self._folder = folder
         self._lock_fd = claim.lock(folder)
         self._max_bytes = max_bytes

@@ -43,4 +43,4 @@ def _with_a_rank(proc: Path, pid: int) -> Process | None:
     if rank is None:
         return None
     seat = seat_of(environment) or Seat(job="", rank=rank)
-    return process_in(proc, pid, seat, environment.get("SLURM_JOB_ID", ""))
+    return process_in(proc, pid, seat, environment)

@@ -21,6 +21,7 @@ _POLL_MS: Final = 100
 _RETRY_S: Final = 30.0
 _REMEMBERED: Final = 1024
 _KEYS: Final = "[capture] request_keys"
+_DO: Final = "name public keys in PEM (`openssl pkey -pubout`) that the agent's user may read"
 
 Verify = Callable[[bytes, bytes], bool]
 
@@ -142,11 +143,11 @@ def verifier(paths: Sequence[str]) -> Verify:
         try:
             key = load_pem_public_key(read_small(Path(path)))
         except OSError as error:
-            raise ConfigError(f"{_KEYS}: {path} cannot be read: {error.strerror}") from None
+            raise ConfigError(f"{_KEYS}: {path} cannot be read ({error.strerror}); {_DO}") from None
         except (ValueError, UnsupportedAlgorithm):
-            raise ConfigError(f"{_KEYS}: {path} is no public key in PEM") from None
+            raise ConfigError(f"{_KEYS}: {path} is no public key in PEM; {_DO}") from None
         if not isinstance(key, Ed25519PublicKey):
-            raise ConfigError(f"{_KEYS}: {path} is no Ed25519 key")
+            raise ConfigError(f"{_KEYS}: {path} is no Ed25519 key; {_DO}")
         keys.append(key)
 
     def verify(data: bytes, signature: bytes) -> bool:

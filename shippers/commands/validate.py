@@ -5,8 +5,10 @@ import os
 import time
 from pathlib import Path
 
-from shippers.builtin import check_switches
-from shippers.config import Config, load
+from schemas.small_file import read_small
+from shippers.builtin import check_switches, switched_on
+from shippers.config import Config, ConfigError, load
+from shippers.redact import redactor_for
 from shippers.saying import say
 from shippers.signing import cannot_sign
 from shippers.spool_format import later_format
@@ -30,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     """Look, and print. Returns the exit code."""
     config = load(options.config)
     check_switches(config)
-    problems = [*_files(config), *cannot_sign(config.signing), *_spool(Path(config.spool.dir))]
+    problems = [*_files(config), *cannot_sign(config.signing), *_unusable(config), *_spool(Path(config.spool.dir))]
     for problem in problems:
         say(f"{options.config}: {problem}")
     if not problems:
@@ -46,10 +48,27 @@ def _files(config: Config) -> list[str]:
         if not path:
             continue
         try:
-            if not Path(path).read_bytes().strip():
+            if not read_small(Path(path)).strip():
                 problems.append(f"[kafka] {key}: {path} is empty")
         except OSError as error:
             problems.append(f"[kafka] {key}: {path} cannot be read: {error.strerror}")
+    return problems
+
+
+def _unusable(config: Config) -> list[str]:
+    """Files of keys that the start refuses: those of fingerprints, and of who may ask for captures."""
+    problems = []
+    try:
+        redactor_for(config.redact)
+    except ConfigError as error:
+        problems.append(str(error))
+    if config.capture.request_keys and any(each.name == "capture" for each in switched_on(config)):
+        from shippers.capture.requests import verifier
+
+        try:
+            verifier(config.capture.request_keys)
+        except ConfigError as error:
+            problems.append(str(error))
     return problems
 
 

@@ -7,7 +7,7 @@ another user, where the agent is not root) is passed over and counted in the rea
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -25,8 +25,16 @@ _ENVIRONMENT_BYTES: Final = 256 * 1024
 _MOST_TOLD: Final = 1_024
 _AGAIN_EACH: Final = 30
 _POD: Final = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
-# As slurmstepd makes them (cgroup/v1: /slurm/uid_1000/job_7/..., cgroup/v2: .../slurmstepd.scope/job_7/...).
-_SLURM_JOB: Final = re.compile(r"(?:/slurm[^/\n]*/uid_\d+|slurmstepd\.scope)/job_(\d{1,10})(?:/|$)", re.MULTILINE)
+# As slurmstepd makes them (cgroup/v1: /slurm/uid_1000/job_7/..., cgroup/v2: .../slurmstepd.scope/job_7/...). In what
+# systemd gives to users (user.slice) everybody makes groups called as they like.
+_SLURM_JOB: Final = re.compile(
+    r"^(?!.*user\.slice).*?(?:/slurm[^/\n]*/uid_\d+|slurmstepd\.scope)/job_(\d{1,10})(?:/|$)", re.MULTILINE
+)
+# Parts of a heterogeneous job have numbers of their own, which follow that of the first one.
+_MOST_PARTS: Final = 128
+_MOST_DIGITS: Final = 10
+_RUN_IDS: Final = ("torchrun", "pmix")  # schedulers of seats whose job is only what a launcher calls its run
+_Key = tuple[str, int, int | None]  # a seat: job, attempt, rank
 # What only starts another program, which is the rank.
 _STARTERS: Final = frozenset(
     (
@@ -44,6 +52,7 @@ class Told(Struct, frozen=True, array_like=True):
     job: str
     attempt: int
     rank: int
+    is_proved: bool = True  # releases before did not note it; what they told stays
 
 
 class Process(Struct, frozen=True, kw_only=True):
@@ -94,10 +103,12 @@ class Processes:
         taken = self._taken()
         for pid in sorted(pids - self._told.keys()):
             known = self._candidates.get(pid)
-            if known is None or _key(known) not in taken:
+            if known is None or not _is_taken(known, taken):
                 self._see(pid)
         room = max(0, _MOST_TOLD - len(self._told))
-        return lines + [self._new(process) for process in itertools.islice(list(self._ranks()), room)]
+        for process in itertools.islice(list(self._ranks()), room):
+            lines += [*self._unseated(process), self._new(process)]
+        return lines
 
     def memo(self) -> str:
         """What was told."""
@@ -124,15 +135,20 @@ class Processes:
         """Ranks that were not told, of what has settled."""
         settled = (each for each in self._candidates.values() if self._passed_over.get(each.pid, 0) >= 2)
         taken = self._taken()
-        return (process for process in ranks_among(settled) if _key(process) not in taken)
+        return (process for process in ranks_among(settled) if not _is_taken(process, taken))
 
-    def _taken(self) -> set[tuple[str, int, int | None]]:
-        """The seats whose ranks were told and run."""
-        return {(told.job, told.attempt, told.rank) for told in self._told.values()}
+    def _taken(self) -> dict[_Key, bool]:
+        """The seats whose ranks were told and run, and whether the scheduler vouches for those."""
+        return {(told.job, told.attempt, told.rank): told.is_proved for told in self._told.values()}
+
+    def _unseated(self, process: Process) -> list[str]:
+        """The end of whoever was told to have the seat, and only copied the names of a process that has come since."""
+        key = _key(process)
+        return [self._gone(pid) for pid, told in [*self._told.items()] if (told.job, told.attempt, told.rank) == key]
 
     def _new(self, process: Process) -> str:
         seat = process.seat
-        self._told[process.pid] = Told(process.started_ticks, seat.job, seat.attempt, seat.rank or 0)
+        self._told[process.pid] = Told(process.started_ticks, seat.job, seat.attempt, seat.rank or 0, process.is_proved)
         self._candidates.pop(process.pid, None)
         line = rank_line(
             {
@@ -184,7 +200,7 @@ def ranks_among(processes: Iterable[Process]) -> Iterator[Process]:
 
     Where the scheduler vouches for some of them, the others only copied the names.
     """
-    by_seat: dict[tuple[str, int, int | None], list[Process]] = {}
+    by_seat: dict[_Key, list[Process]] = {}
     for process in processes:
         by_seat.setdefault(_key(process), []).append(process)
     for _, seated in sorted(by_seat.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or 0)):
@@ -202,25 +218,35 @@ def read_process(proc: Path, pid: int) -> Process | None:
     """
     environment = environment_of(proc, pid)
     seat = seat_of(environment)
-    return None if seat is None else process_in(proc, pid, seat, environment.get("SLURM_JOB_ID", ""))
+    return None if seat is None else process_in(proc, pid, seat, environment)
 
 
-def process_in(proc: Path, pid: int, seat: Seat, slurm_job: str = "") -> Process | None:
+def process_in(proc: Path, pid: int, seat: Seat, environment: Mapping[str, str]) -> Process | None:
     """The process that has a seat; None where it is gone, or is not in the Slurm job that it names."""
     found = _stat(proc, pid)
     if found is None:
         return None
     command, parent, ticks, _ = found
     groups = _cgroup(proc, pid)
-    kept_in = _SLURM_JOB.search(groups)
-    named = slurm_job or seat.job  # of a heterogeneous job each part has a number of its own, and is kept under that
-    if kept_in and named.isdecimal() and kept_in.group(1) != named:
+    found_job = _SLURM_JOB.search(groups)
+    kept_in = found_job.group(1) if found_job else ""
+    if kept_in and seat.scheduler in _RUN_IDS and seat.job.isdecimal():
+        seat = seat._replace(job=kept_in, scheduler="slurm")  # a number that a launcher drew, and that reads as a job's
+    if kept_in and not _may_be_of(seat.job, kept_in, environment):
         return None
     pod = _POD.search(groups)
     return Process(
         pid=pid, parent=parent, started_ticks=ticks, command=command, seat=seat,
-        pod_uid=pod.group(1).replace("_", "-") if pod else "", is_proved=bool(kept_in and kept_in.group(1) == named),
+        pod_uid=pod.group(1).replace("_", "-") if pod else "", is_proved=kept_in != "" and kept_in == seat.job,
     )  # fmt: skip
+
+
+def _may_be_of(job: str, kept_in: str, environment: Mapping[str, str]) -> bool:
+    """Whether what Slurm keeps in one job may belong to `job`: the same, a part of it, or none of Slurm's."""
+    if not job.isdecimal() or len(job) > _MOST_DIGITS:
+        return True
+    is_in_parts = environment.get("SLURM_HET_JOB_ID") == job
+    return 0 <= int(kept_in) - int(job) < (_MOST_PARTS if is_in_parts else 1)
 
 
 def environment_of(proc: Path, pid: int) -> dict[str, str]:
@@ -259,5 +285,11 @@ def _stat(proc: Path, pid: int) -> tuple[str, int, int, str] | None:
     return head.partition("(")[2], int(fields[1]), int(fields[19]), fields[0]
 
 
-def _key(process: Process) -> tuple[str, int, int | None]:
+def _key(process: Process) -> _Key:
     return process.seat.job, process.seat.attempt, process.seat.rank
+
+
+def _is_taken(process: Process, taken: Mapping[_Key, bool]) -> bool:
+    """Whether somebody has the seat: by the scheduler's word, or where it vouches for this one neither."""
+    key = _key(process)
+    return key in taken and (taken[key] or not process.is_proved)

@@ -31,3 +31,19 @@ def test_what_is_larger_or_never_ends_is_refused(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="larger than 1024 KiB") as raised:
             read_small(path)
         assert raised.value.errno == errno.EFBIG
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_pipe_that_nobody_ends_is_not_waited_for_for_ever(tmp_path: Path, writes: bool) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    end = os.open(path, os.O_RDWR) if writes else None
+    with pytest.raises(TimeoutError, match=r"no end within 0\.1 s"):
+        read_small(path, patience_s=0.1)
+    if end is not None:
+        os.close(end)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        read_small(tmp_path)

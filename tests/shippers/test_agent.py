@@ -164,6 +164,15 @@ def test_a_restart_goes_on_where_the_last_run_ended(config: Config, sink: FakeSi
     assert len({batch.shipper_id for batch in sink.batches()}) == 1
 
 
+def test_while_the_sink_is_away_a_stop_does_not_wait_for_it(config: Config, sink: FakeSink, log: Path) -> None:
+    append(log, "one\n")
+    sink.is_away = True
+    with running(config, sink) as run:
+        eventually(lambda: run.said, "it is said")
+        asked_s = time.monotonic()
+    assert time.monotonic() - asked_s < 1.5
+
+
 def test_what_was_read_while_the_sink_was_away_is_sent_by_the_next_run(
     config: Config, sink: FakeSink, log: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """The text of `check`: a new user understands each line, and it fits a terminal."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from shippers.checked_sources import ReadSource, off_sources, read_sources
 from shippers.config import Config, Profile, SourceSettings, parse_start_at
 from shippers.control.settings import ControlSettings
 from shippers.fileset import FileSet
+from shippers.pieces import Moment
 from shippers.positions import SourcePosition
 from shippers.probed import ProbedSource
 from shippers.problems import source_problems
@@ -81,6 +83,27 @@ def test_files_of_a_glob_that_come_with_a_job_are_no_problem_before_it(tmp_path:
     text = " ".join(" ".join(check_lines(said, "node.toml")).split())
     assert "(output of programs): no file matches yet; each is read once it is there" in text
     assert "NOT READ" not in text
+    assert said.problems == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("no/*.log", "there is no folder {}/no"),
+        ("folders/*", "only folders, pipes or devices do, which are not read"),
+        ("pipes/*", "only folders, pipes or devices do, which are not read"),
+    ],
+)
+def test_why_no_file_matches_is_said_where_it_is_known(tmp_path: Path, pattern: str, why: str) -> None:
+    (tmp_path / "folders" / "a.log").mkdir(parents=True)
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / "a.log")
+    settings = SourceSettings(name="train", path=f"{tmp_path}/{pattern}")
+    files = FileSet(settings, parse_start_at("end"), {})
+    files.look(Moment(observed_ns=1, mono_ns=1, wall_ns=1))
+    said = report(Config(source=(settings,)), files.progress())
+    text = " ".join(" ".join(check_lines(said, "node.toml")).split())
+    assert f"no file matches yet, {why.format(tmp_path)}; each is read once it is there" in text
     assert said.problems == []
 
 

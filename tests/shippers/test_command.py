@@ -178,3 +178,38 @@ def test_a_second_shipper_on_the_spool_is_refused_and_a_signal_stops_the_first_a
     assert f"process {first.pid} ships from this spool" in said
     assert first.returncode == 0
     assert b"bytes in the spool; the next start sends them" in errors
+
+
+SECRET_FILES = {
+    "ssl_cafile": '[kafka]\nsecurity_protocol = "SSL"\nssl_cafile = "FILE"',
+    "sasl_password_file": '[kafka]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
+    'sasl_username = "u"\nsasl_password_file = "FILE"',
+    "fingerprint_key_file": '[redact]\nfingerprint = true\nfingerprint_key_file = "FILE"',
+    "request_keys": '[sources]\ncapture = true\n[capture]\nrequest_keys = ["FILE"]',
+    "key_file": '[signing]\nkey_file = "FILE"',
+}
+
+
+@pytest.mark.parametrize("setting", SECRET_FILES)
+@pytest.mark.parametrize("kind", ["missing", "folder", "zero"])
+def test_validate_refuses_what_is_no_file_of_a_key(
+    tmp_path: Path, setting: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    settings = tmp_path / "node.toml"
+    said = SECRET_FILES[setting].replace("FILE", str(tmp_path / kind))
+    settings.write_text(f'source = []\nprofile = "none"\n{said}\n[spool]\ndir = "{tmp_path}/spool"\n')
+    assert main(["validate", "--config", str(settings)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert setting in line
+    assert f"{tmp_path / kind} cannot be read" in line
+
+
+def test_a_file_in_place_of_the_spool_folder_is_said_with_what_to_do(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "spool").touch()
+    assert main(["run", "--config", str(config)]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("spool cannot be made: a file is in its place; give it to the agent's user or name another")

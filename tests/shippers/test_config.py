@@ -193,3 +193,8 @@ def test_a_name_that_stands_in_keys_and_on_pages_is_short_and_printable(
 def test_a_device_in_place_of_settings_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"/dev/zero: cannot be read: larger than 1024 KiB"):
         load(Path("/dev/zero"), {})
+
+
+def test_settings_nested_without_end_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nested too deep"):
+        loaded(tmp_path, f"a = {'[' * 5000}{']' * 5000}")

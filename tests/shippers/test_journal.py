@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from shippers.config import Config, JournalSettings
+from shippers.clock import HostClock
+from shippers.config import Config, JournalSettings, SpoolSettings
 from shippers.gate import PASSED_LINES
 from shippers.journal import JournalSource
+from shippers.pieces import Moment
+from shippers.reader import Reader
 from shippers.waiting import Pause
 from tests.shippers.fakes import SECOND_NS, Passes, eventually
 from tests.shippers.journals import BEGAN_US, BOOT, Journal, now_us, read_until, source_of
@@ -299,3 +302,28 @@ def test_one_that_is_killed_is_started_again_where_it_was(journal: Journal, pass
         journal.write("two")
         passes.mono_ns += 60 * SECOND_NS
         assert [line.body[-3:] for line in read_until(source, passes, 1).lines] == ["two"]
+
+
+def test_one_that_closes_its_output_and_lives_is_said_and_claims_to_have_read_nothing(
+    tmp_path: Path, passes: Passes
+) -> None:
+    with contextlib.closing(stub_of(script(tmp_path, "exec >&-; exec sleep 60"))) as source:
+        eventually(lambda: passes.read(source) and source.progress().state == "refused", "the refusal")
+        progress = source.progress()
+        assert progress.reason == "journalctl runs and has closed its output; is [journal] journalctl the real one?"
+        assert not progress.at_end
+        assert progress.read_through_unix_nano == 0
+        assert source.descriptor is None
+
+
+def test_what_writes_no_entries_for_ever_is_counted_and_leaves_time_for_others(tmp_path: Path) -> None:
+    path = script(tmp_path, "exec yes '{no entry'")
+    settings = JournalSettings(journalctl=path, start_at="beginning")
+    config = Config(
+        source=(), profile="none", sources={"journal": True}, journal=settings, spool=SpoolSettings(dir=str(tmp_path))
+    )
+    with contextlib.closing(Reader(config, HostClock("boot1"), {})) as reader:
+        moment = Moment(observed_ns=1, mono_ns=1, wall_ns=1)
+        gaps = eventually(lambda: [gap for batch in reader.read_pass(moment) for gap in batch.gaps], "gaps")
+    assert {gap.reason for gap in gaps} == {"journalctl wrote no entry"}
+    assert 0 < len(gaps) <= 128

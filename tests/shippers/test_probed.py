@@ -161,3 +161,14 @@ def test_a_probe_that_fails_as_nobody_foresaw_is_refused_and_looked_at_again(may
     source.look(at(200))
     eventually(lambda: source.progress().state == "on", "it is looked at again")
     assert bodies(read(source, 200)) == ["a"]
+
+
+def test_nothing_is_claimed_to_be_read_before_what_was_told_is_taken() -> None:
+    source = ProbedSource(Counter([["a"], []]))
+    source.look(at(100))
+    assert source.progress().read_through_unix_nano == 0
+    assert not source.progress().at_end
+    read(source, 100)
+    assert source.progress().read_through_unix_nano == 100 * SECOND_NS
+    source.look(at(105))
+    assert source.progress().read_through_unix_nano == 105 * SECOND_NS

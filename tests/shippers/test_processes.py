@@ -149,11 +149,75 @@ def test_of_two_that_name_one_seat_the_one_that_slurm_keeps_is_the_rank(proc: Pr
     assert " pid=91" in line
 
 
-def test_a_part_of_a_heterogeneous_job_is_kept_under_its_own_number(proc: Proc) -> None:
-    proc.add(90, "python", {**ENVIRONMENT, "SLURM_HET_JOB_ID": "6"})
-    (proc.folder / "90" / "cgroup").write_text(SLURM_V2.format("7") + "\n")
+@pytest.mark.parametrize(("first", "named", "kept_in"), [("6", "7", "7"), ("7", "7", "8"), ("7", "7", "134")])
+def test_a_part_of_a_heterogeneous_job_is_kept_under_its_own_number(
+    proc: Proc, first: str, named: str, kept_in: str
+) -> None:
+    """A task that `srun` starts names the first part's number in both, the script of a part its own in one."""
+    proc.add(90, "python", {**ENVIRONMENT, "SLURM_JOB_ID": named, "SLURM_HET_JOB_ID": first})
+    (proc.folder / "90" / "cgroup").write_text(SLURM_V2.format(kept_in) + "\n")
     (line,) = _look(_opened(proc))
-    assert " job=6 " in line
+    assert f" job={first} " in line
+
+
+@pytest.mark.parametrize(("first", "kept_in"), [("9", "8"), ("7", "135")])
+def test_no_job_is_a_part_of_one_that_came_after_it_or_long_before(proc: Proc, first: str, kept_in: str) -> None:
+    proc.add(90, "python", {**ENVIRONMENT, "SLURM_JOB_ID": kept_in, "SLURM_HET_JOB_ID": first})
+    (proc.folder / "90" / "cgroup").write_text(SLURM_V2.format(kept_in) + "\n")
+    assert _look(_opened(proc)) == []
+
+
+def test_who_only_says_to_be_a_part_of_a_job_takes_no_seat_in_it(proc: Proc) -> None:
+    for pid, job, ticks in ((90, "8", 100), (91, "7", 200)):
+        proc.add(pid, "python", {**ENVIRONMENT, "SLURM_JOB_ID": job, "SLURM_HET_JOB_ID": "7"}, ticks=ticks)
+        (proc.folder / str(pid) / "cgroup").write_text(SLURM_V2.format(job) + "\n")
+    (line,) = _look(_opened(proc))
+    assert " pid=91" in line
+
+
+def test_a_rank_that_slurm_keeps_gets_the_seat_of_one_that_only_named_it_before(proc: Proc) -> None:
+    probe = _opened(proc)
+    proc.add(90, "python", ENVIRONMENT, ticks=100)
+    assert len(_look(probe)) == 1
+    proc.add(91, "python", ENVIRONMENT, ticks=200)
+    (proc.folder / "91" / "cgroup").write_text(SLURM_V2.format("7") + "\n")
+    ended, told = _look(probe)
+    assert ended == "rootrank: job.rank_end job=7 attempt=0 rank=3 pid=90"
+    assert " pid=91" in told
+    assert [*_look(probe), *_look(_opened(proc, probe.memo()))] == []
+
+
+def test_what_a_release_told_that_noted_no_proof_is_not_told_again(proc: Proc) -> None:
+    for pid in (90, 91):
+        proc.add(pid, "python", ENVIRONMENT, parent=pid - 1)
+        (proc.folder / str(pid) / "cgroup").write_text(SLURM_V2.format("7") + "\n")
+    assert _look(_opened(proc, '{"90":[500,"7",0,3]}')) == []
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        "0::/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_7/step_0",
+        "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/slurm/uid_0/job_7\n4:memory:/user.slice",
+    ],
+)
+def test_a_group_that_a_user_made_proves_nothing(proc: Proc, groups: str) -> None:
+    proc.add(90, "python", ENVIRONMENT, ticks=100)
+    (proc.folder / "90" / "cgroup").write_text(groups + "\n")
+    proc.add(91, "python", ENVIRONMENT, ticks=200)
+    (proc.folder / "91" / "cgroup").write_text(SLURM_V2.format("7") + "\n")
+    (line,) = _look(_opened(proc))
+    assert " pid=91" in line
+
+
+@pytest.mark.parametrize("scope", ["slurmstepd.scope", "gpu07_slurmstepd.scope"])
+def test_a_number_that_a_launcher_calls_its_run_is_no_job_of_slurm(proc: Proc, scope: str) -> None:
+    """As in a container that keeps no environment, with `--rdzv-id=$RANDOM`."""
+    proc.add(90, "python", {"TORCHELASTIC_RUN_ID": "24711", "RANK": "3", "WORLD_SIZE": "4"})
+    (proc.folder / "90" / "cgroup").write_text(f"0::/system.slice/{scope}/job_8/step_extern/user/task_special\n")
+    (line,) = _look(_opened(proc))
+    assert " job=8 " in line
+    assert line.endswith("scheduler=slurm")
 
 
 def test_a_process_that_is_gone_or_may_not_be_read_is_passed_over(proc: Proc) -> None:
