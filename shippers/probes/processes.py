@@ -204,8 +204,8 @@ def ranks_among(processes: Iterable[Process]) -> Iterator[Process]:
     for process in processes:
         by_seat.setdefault(_key(process), []).append(process)
     for _, seated in sorted(by_seat.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or 0)):
-        proved = [each for each in seated if each.is_proved]
-        own = [each for each in proved or seated if each.command not in _STARTERS]
+        programs = [each for each in seated if each.command not in _STARTERS]
+        own = [each for each in programs if each.is_proved] or programs
         pids = {each.pid for each in own}
         top = [each for each in own if each.parent not in pids]
         if top:

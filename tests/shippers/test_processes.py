@@ -141,6 +141,14 @@ def test_no_rank_of_a_job_that_slurm_did_not_put_it_in(proc: Proc, groups: str, 
     assert " pid=94" in line
 
 
+def test_a_program_that_a_starter_in_the_job_put_elsewhere_is_the_rank(proc: Proc) -> None:
+    proc.add(90, "bash", ENVIRONMENT, ticks=100)
+    (proc.folder / "90" / "cgroup").write_text(SLURM_V2.format("7") + "\n")
+    proc.add(91, "python", ENVIRONMENT, ticks=200)  # in a container, past Slurm's cgroups
+    (line,) = _look(_opened(proc))
+    assert " pid=91" in line
+
+
 def test_of_two_that_name_one_seat_the_one_that_slurm_keeps_is_the_rank(proc: Proc) -> None:
     proc.add(90, "python", ENVIRONMENT, ticks=100)
     proc.add(91, "python", ENVIRONMENT, ticks=200)
