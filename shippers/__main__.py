@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from shippers.config import Config, ConfigError, access_of, load, parse_start_at
 from shippers.reader import Reader
 from shippers.saying import say
 from shippers.signing import readable_by_all
+from shippers.waiting import Pause
 
 FINE, _, USAGE, UNREACHABLE, INTERNAL = range(5)
 
@@ -165,10 +165,10 @@ def _print(config: Config, options: argparse.Namespace) -> int:
     clock = make_clock(config)
     reader = Reader(config, clock, {})
     sink = StdoutSink()
-    stopping = threading.Event()
-    _on_signals(stopping.set)
+    pause = Pause()
+    _on_signals(pause.end)
     seq = 0
-    while not stopping.is_set():
+    while not pause.has_ended:
         moment = clock.moment(ending=options.once)
         is_idle = True
         for batch in reader.read_pass(moment):
@@ -179,11 +179,12 @@ def _print(config: Config, options: argparse.Namespace) -> int:
         if is_idle:
             if options.once:
                 break
-            stopping.wait(config.batch.linger_ms / 1000)
+            pause.wait(config.batch.linger_ms / 1000)
     refused = [each for each in reader.source_progress() if each.state == "refused"]
     for each in refused:
         say(f"source {each.source} is refused: {each.reason}")
     reader.close()
+    pause.close()
     return UNREACHABLE if refused else FINE
 
 

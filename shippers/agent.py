@@ -71,7 +71,6 @@ class Agent:
         self._notifier = notifier or Notifier()
         self._last_progress: Progress | None = None
         self._pause = Pause()
-        self._is_stopping = False
         self._samples_sent_s = self._progress_offered_s = float("-inf")
         self._pace = Pace(config.batch.linger_ms / 1000, time.monotonic())
 
@@ -85,7 +84,6 @@ class Agent:
 
     def request_stop(self) -> None:
         """End soon; safe in a signal handler."""
-        self._is_stopping = True
         self._pause.end()
 
     def run(self) -> bool:
@@ -98,7 +96,7 @@ class Agent:
         try:
             self._put_record()
             has_ended = False
-            while not self._is_stopping and not has_ended:
+            while not self._pause.has_ended and not has_ended:
                 has_ended = self._pass()
                 self._notifier.beat(self._status)
                 if self._delivery.failure is not None:
@@ -167,7 +165,7 @@ class Agent:
             return
         is_woken = self._pause.wait(pause_s, self._reader.descriptors(with_journal=self._pace.hears_journal))
         self._pace.was_woken = is_woken
-        if is_woken and not self._is_stopping:
+        if is_woken and not self._pause.has_ended:
             time.sleep(self._config.batch.linger_ms / 1000)  # lines seldom come alone, and each pass has its price
 
     def _moment(self) -> Moment:
@@ -203,7 +201,7 @@ class Agent:
 
     def _wait_for_delivery(self) -> None:
         """A recorded run ends when Kafka has all of it, however long that takes."""
-        while self._spool.acked_seq < self._spool.durable_seq and not self._is_stopping:
+        while self._spool.acked_seq < self._spool.durable_seq and not self._pause.has_ended:
             self._put_extras()
             self._writer.flush()
             self._notifier.beat(self._status)

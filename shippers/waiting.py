@@ -14,9 +14,10 @@ _QUIET_PAUSE_S: Final = 0.5
 
 
 class Pause:
-    """Waits in one thread; `end` may be called by any, and in a signal handler."""
+    """Waits in one thread; `end` may be called by any, and in a signal handler: it takes no lock."""
 
     def __init__(self) -> None:
+        self.has_ended = False
         self._ended, self._end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def wait(self, seconds: float, descriptors: Iterable[int] = ()) -> bool:
@@ -28,6 +29,7 @@ class Pause:
 
     def end(self) -> None:
         """No wait lasts from here on."""
+        self.has_ended = True
         if self._end != _NONE:
             with contextlib.suppress(OSError):  # it is full, or closed by now
                 os.write(self._end, b"\0")
