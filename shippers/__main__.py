@@ -20,7 +20,7 @@ from typing import Final, NoReturn, Protocol
 import msgspec
 
 from schemas.kafka_access import too_open
-from shippers.builtin import check_switches
+from shippers.builtin import check_switches, switched_on
 from shippers.claim import SpoolRefusedError
 from shippers.clock import make_clock
 from shippers.commands import annotate, check, cost, keygen, preflight, redact, validate
@@ -148,8 +148,18 @@ def _run(config: Config) -> int:
     agent = Agent(config, notifier=notifier())
     _on_signals(agent.request_stop)
     look_seldom_for_cycles()
-    agent.run()
+    say(_begins(config))
+    if agent.run():
+        say("stopped; all was sent")  # the agent itself says what waits
     return FINE
+
+
+def _begins(config: Config) -> str:
+    """Who ships what to where, in a line."""
+    many = len(config.source) + sum(1 for _ in switched_on(config))
+    what = "the control plane" if config.control is not None else f"{many} source{'' if many == 1 else 's'}"
+    who = f"{config.reporter} of cluster {config.cluster}"
+    return f"ships as {who} to Kafka at {config.kafka.bootstrap}; spool {config.spool.dir}; {what}"
 
 
 def _print(config: Config, options: argparse.Namespace) -> int:

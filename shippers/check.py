@@ -13,13 +13,20 @@ from msgspec import Struct
 from schemas.kafka_access import too_open
 from schemas.records import ClockReading, SourceProgress
 from schemas.topics import CLOCK_BEACON, RAW
-from shippers.checked_sources import OffSource, ReadSource, off_sources, read_sources
+from shippers.checked_sources import KernelLog, OffSource, ReadSource, kernel_log, off_sources, read_sources
 from shippers.claim import holder
 from shippers.clock import Clock, make_clock
 from shippers.config import Config, KafkaSettings, Profile, access_of
 from shippers.kmsg_marks import KMSG
 from shippers.places import Places
-from shippers.problems import Problem, marker_problems, problem_of, source_problems, width_problems
+from shippers.problems import (
+    Problem,
+    kernel_problems,
+    marker_problems,
+    problem_of,
+    source_problems,
+    width_problems,
+)
 from shippers.reader import Reader
 from shippers.saved import saved_positions
 from shippers.signing import cannot_sign, readable_by_all
@@ -94,10 +101,12 @@ class Report(Struct, frozen=True, kw_only=True):
     profile: Profile
     read: list[ReadSource]
     not_read: list[OffSource]
+    kernel_log: KernelLog | None = None
     sources: list[SourceProgress]
     kafka: KafkaState
     clock: ClockState
     sends_beacons: bool
+    jobs_dir: str = ""
     spool: SpoolState
     problems: list[Problem] = []
 
@@ -107,18 +116,20 @@ def inspect(config: Config) -> Report:
     clock = make_clock(config)
     sources = _look(config, clock)
     read = read_sources(config, sources)
+    kernel = kernel_log(config, read)
     kafka = _kafka(config)
     clock_state = clock_state_of(config, clock)
     spool = spool_state(config)
     problems = [
         *_kafka_problems(kafka), *_secret_problems(config), *_spool_problems(spool), *far_spool_problems(config),
-        *source_problems(read),
-        *marker_problems(config, KMSG), *clock_problems(clock_state, is_measured=kafka.measures_clocks),
+        *source_problems(read), *kernel_problems(kernel, read), *marker_problems(config, KMSG),
+        *clock_problems(clock_state, is_measured=kafka.measures_clocks),
     ]  # fmt: skip
     return Report(
         cluster=config.cluster, reporter=config.reporter, machine_id=config.machine_id, run=config.run,
-        profile=config.profile, read=read, not_read=off_sources(config), sources=sources, kafka=kafka,
-        clock=clock_state, sends_beacons=_sends_beacons(config), spool=spool, problems=problems,
+        profile=config.profile, read=read, kernel_log=kernel, not_read=off_sources(config), sources=sources,
+        kafka=kafka, clock=clock_state, sends_beacons=_sends_beacons(config), jobs_dir=config.jobs.dir,
+        spool=spool, problems=problems,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """What `check` found, for people: grouped, no line over 120 columns, problems last, then one line that sums up."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -8,6 +9,8 @@ from schemas.topics import CLOCK_BEACON, RAW
 from shippers.check import ClockState, KafkaState, Report, SpoolState
 from shippers.checked_sources import OffSource, ReadSource
 from shippers.fileset import NONE_YET
+from shippers.jobs.making import make_commands
+from shippers.probes.self_test import NAME as SELF_TEST
 from shippers.self_test import SelfTest
 
 WIDTH: Final = 118
@@ -25,7 +28,10 @@ def check_lines(report: Report, settings: str, test: SelfTest | None = None) -> 
         *_fact("Kafka", _kafka_text(report.kafka)),
         *_fact("Clock", _clock_text(report)),
         *_fact("Spool", _spool_text(report.spool)),
+        *_kernel_lines(report),
         *_read_lines(report),
+        *_unneeded_lines(report.read),
+        *_to_make_lines(report),
         *_absent_lines(report.read),
         *_off_lines(report.not_read),
         *(test_lines(test) if test is not None else ()),
@@ -38,11 +44,13 @@ def check_lines(report: Report, settings: str, test: SelfTest | None = None) -> 
 def summary(report: Report, test: SelfTest | None = None) -> str:
     """All in one line."""
     reading = sum(1 for each in report.read if each.on)
-    files = sum(each.on for each in report.read)
-    more = f" ({files:,} files and devices)" if files > reading else ""
+    files = sum(each.on for each in report.read if each.is_glob)
+    more = f" ({_count(files, 'file')} of globs)" if files else ""
     parts = [f"{_count(reading, 'source')} can be read{more}"]
-    if absent := sum(1 for each in report.read if is_absent(each)):
+    if absent := sum(1 for each in report.read if each.is_absent):
         parts.append(f"{absent} would find nothing on this machine")
+    if any(each.is_to_make for each in report.read):
+        parts.append("no folder for jobs yet")
     parts.append("Kafka answers" if report.kafka.answers else "Kafka does not answer")
     if test is not None:
         parts.append("the marked line arrived" if test.passed else f"the marked line got stuck: {test.stuck_at}")
@@ -63,24 +71,45 @@ def test_lines(test: SelfTest) -> Iterator[str]:
         yield from _item("to do", test.do)
 
 
+def _kernel_lines(report: Report) -> Iterator[str]:
+    if report.kernel_log == "off":
+        yield from _fact("Kernel log", "not read: the settings name no source of it, so no Xid in it is seen")
+
+
 def _read_lines(report: Report) -> Iterator[str]:
     yield ""
-    here = [each for each in report.read if not is_absent(each)]
-    yield "Read" if here else "Read: nothing; name files in [[source]] or choose a profile"
+    here = [each for each in report.read if not (each.is_absent or each.is_needless or each.is_to_make)]
+    on = sum(1 for each in here if each.on)
+    many = f"{on}" if on == len(here) else f"{on} of {len(here)}"
+    yield f"Read ({many})" if here else "Read: nothing; name files in [[source]] or choose a profile"
     for each in here:
         yield from _item(each.name, f"{each.reads}: {_read_text(each)}")
 
 
-def is_absent(each: ReadSource) -> bool:
-    """Whether it is one of the agent's own and this machine has nothing that it could read."""
-    return each.built_in and each.state == "off"
+def _unneeded_lines(sources: Iterable[ReadSource]) -> Iterator[str]:
+    needless = [each for each in sources if each.is_needless]
+    if needless:
+        yield ""
+        yield "Not needed"
+    for each in needless:
+        yield from _item(each.name, f"{each.reads}: {each.reasons[0]}")
+
+
+def _to_make_lines(report: Report) -> Iterator[str]:
+    """The commands are pasted, so they are not wrapped."""
+    for each in report.read:
+        if each.is_to_make:
+            yield ""
+            yield "Read once you have made its folder, as root"
+            yield from _item(each.name, f"{each.reads}:")
+            yield from (f"    {visible(command)}" for command in make_commands(report.jobs_dir))
 
 
 def _absent_lines(sources: Iterable[ReadSource]) -> Iterator[str]:
-    absent = [each for each in sources if is_absent(each)]
+    absent = [each for each in sources if each.is_absent]
     if absent:
         yield ""
-        yield "Not on this machine (looked for again now and then)"
+        yield f"Not on this machine ({len(absent)}; looked for again now and then)"
     for each in absent:
         yield from _item(each.name, f"{each.reads}: {each.reasons[0] if each.reasons else 'nothing is there'}")
 
@@ -92,8 +121,10 @@ def _read_text(each: ReadSource) -> str:
             why = reason.rpartition(NONE_YET)[2] if NONE_YET in reason else ""
             return f"no file matches yet{why and f', {why}'}; each is read once it is there"
         return f"NOT READ, {reason.partition('; ')[0]}"  # what to do stands under Problems
+    if each.name == SELF_TEST:
+        return "ready; none is sent unless asked for"
     if each.built_in:
-        return "works"
+        return "can be read"
     waiting = f"{size_text(each.backlog_bytes)} to read" if each.backlog_bytes else "nothing new to read"
     if not each.is_glob:
         return waiting
@@ -102,12 +133,13 @@ def _read_text(each: ReadSource) -> str:
 
 
 def _off_lines(sources: Iterable[OffSource]) -> Iterator[str]:
-    groups: dict[str, list[OffSource]] = {}
+    groups: dict[tuple[str, str], list[OffSource]] = {}
     for each in sources:
-        groups.setdefault(f"Not read: {each.why}; to switch it on: {each.switch_on}", []).append(each)
-    for head, members in groups.items():
+        groups.setdefault((each.why, each.switch_on), []).append(each)
+    for (why, switch), members in groups.items():
+        it = "it" if len(members) == 1 else "them"
         yield ""
-        yield from _wrapped("", head, indent=2)
+        yield from _wrapped("", f"Not read: {re.sub(r'it$', it, why)}; to switch {it} on: {switch}", indent=2)
         for each in members:
             needs = f" Needs {each.needs}." if each.needs else ""
             yield from _item(each.name, f"{each.reads}.{needs}")
@@ -146,8 +178,11 @@ def _clock_text(report: Report) -> str:
 
 def _wall_clock_text(clock: ClockState) -> str:
     if clock.bound_ns is None:
-        unset = {True: "is set by a time service", False: "is set by NO time service", None: "may be set or not"}
-        return f"unknown: the wall clock {unset[clock.is_synchronised]}, and nobody says how wrong it may be"
+        sets = {
+            True: "a time service sets the wall clock", False: "no time service sets the wall clock",
+            None: "whether a time service sets the wall clock is not known",
+        }  # fmt: skip
+        return f"unknown: {sets[clock.is_synchronised]}, and nobody says how wrong it may be"
     quality = next((word for limit_ns, word in _QUALITIES if clock.bound_ns < limit_ns), "poor")
     said_by = {"settings": "say the settings", "chrony": "says chrony", "kernel": "says the kernel"}
     server = f" (time server {clock.server}, stratum {clock.stratum})" if clock.stratum else ""
@@ -161,7 +196,7 @@ def _measuring_text(report: Report) -> str:
         return "it is not measured ([clock] beacon = false)"
     if kafka.measures_clocks:
         return f"rootrank measures it against {_count(kafka.beacon_brokers or 0, 'broker')}"
-    return "rootrank does not measure it while Kafka does not answer" if not kafka.answers else "it is NOT measured"
+    return "rootrank does not measure it while Kafka does not answer" if not kafka.answers else "it is not measured"
 
 
 def _spool_text(spool: SpoolState) -> str:

@@ -3,7 +3,7 @@
 import glob
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -12,8 +12,12 @@ from schemas.vocabulary import SourceState
 from shippers import builtin
 from shippers.builtin import BuiltIn
 from shippers.config import Config, SourceSettings
+from shippers.jobs.making import MAKE_IT
+from shippers.journal import INSTEAD, KERNEL
 
 _REASONS_SHOWN: Final = 3
+# Of the kernel's log: no source is asked for it, or one is and none can read it.
+KernelLog = Literal["read", "off", "missing"]
 _KINDS: Final = {"kernel": "kernel log", "application": "output of programs", "service": "log of a service"}
 
 
@@ -39,6 +43,21 @@ class ReadSource(Struct, frozen=True, kw_only=True):
     def state(self) -> SourceState:
         """On where anything of it is read, refused where only that something is refused is known."""
         return "on" if self.on else "refused" if self.refused else "off"
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether another source reads the same."""
+        return self.state == "off" and any(each.endswith(INSTEAD) for each in self.reasons)
+
+    @property
+    def is_to_make(self) -> bool:
+        """Whether it is a folder that is made by whoever wants it."""
+        return self.state == "off" and any(MAKE_IT in each for each in self.reasons)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is one of the agent's own and this machine has nothing that it could read."""
+        return self.built_in and self.state == "off" and not self.is_needless and not self.is_to_make
 
 
 class OffSource(Struct, frozen=True, kw_only=True):
@@ -67,6 +86,17 @@ def read_sources(config: Config, found: Sequence[SourceProgress]) -> list[ReadSo
     ]
     groups += [_group(name, each.reads, members.pop(name, []), built_in=True) for name, each in own.items()]
     return [*groups, *(_group(name, mine[0].kind, mine) for name, mine in members.items())]
+
+
+def kernel_log(config: Config, sources: Sequence[ReadSource]) -> KernelLog | None:
+    """Whether the kernel's log of this node is read; None of an agent that reads no node."""
+    if config.control is not None or config.run != "live" or config.clock.static is not None:
+        return None
+    asked = {_name(settings) for settings in config.source if settings.kind == "kernel" or settings.type == "kmsg"}
+    asked |= {each.name for each in builtin.switched_on(config) if each.name == KERNEL}
+    if not asked:
+        return "off"
+    return "read" if any(each.on for each in sources if each.name in asked) else "missing"
 
 
 def off_sources(config: Config) -> list[OffSource]:

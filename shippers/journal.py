@@ -7,7 +7,7 @@ comes first and is passed over: where another one comes, those between are gone,
 import dataclasses
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,6 +19,7 @@ from shippers.clock import read_boot_id
 from shippers.config import Config, parse_start_at
 from shippers.gate import Gate, numbered
 from shippers.journal_entry import Entry
+from shippers.journal_files import JournalFiles, Start
 from shippers.journalctl import Journalctl
 from shippers.pieces import Limit, Moment, Piece
 from shippers.positions import Position, SourcePosition
@@ -26,10 +27,11 @@ from shippers.positions import Position, SourcePosition
 SERVICES: Final = "journal"
 KERNEL: Final = "journal_kernel"
 KMSG: Final = Path("/dev/kmsg")
+INSTEAD: Final = "is read instead"  # the reason of a source that is not needed ends so
 _SECOND_NS: Final = 10**9
 _BACKOFF_S: Final = (1, 2, 5, 10, 30, 60)
 _STEADY_NS: Final = 60 * _SECOND_NS  # what lived so long has not failed at once
-_SETTLED_NS: Final = _SECOND_NS  # what is wrong with the journal is said within that time
+_SETTLED_NS: Final = _SECOND_NS  # what cannot run has ended within that time
 _ANSWER_NS: Final = 60 * _SECOND_NS
 _FIRST_ANSWER_NS: Final = 10 * _SECOND_NS
 # A child that hangs looks like one that has nothing to say. One that was silent so long is replaced; the new one gives
@@ -40,8 +42,6 @@ _READ_BYTES: Final = 256 * 1024
 _ENDING_WAIT_S: Final = 0.5  # where all is to be read that is there now, journalctl is waited for
 _LAG_NS: Final = _SECOND_NS  # from a message to journalctl: so much before now all is read for sure
 _MACHINE_ID: Final = Path("/etc/machine-id")
-
-Start = Callable[[Sequence[str]], Journalctl]
 
 
 class JournalSource:
@@ -61,6 +61,7 @@ class JournalSource:
         self._boot_id = boot_id or config.clock.boot_id or read_boot_id()
         self._machine_id = "" if settings.directory else _machine_id()
         self._begin = start
+        self._files = JournalFiles(settings, start)
         known = saved.generations[0] if saved and saved.generations else None
         self._cursor, _, gate = (known.memo if known else "").partition("\n")
         self._generation, self._offset = (known.generation, known.offset) if known else ("", 0)
@@ -99,7 +100,7 @@ class JournalSource:
                 self._start(moment)
             return
         silent_ns = moment.mono_ns - self._heard_mono_ns
-        if self._echo and silent_ns > _ANSWER_NS:
+        if self._echo and silent_ns > _ANSWER_NS and not self._files.are_none:
             self._fail(moment, f"journalctl has not answered for {silent_ns // _SECOND_NS} s")
         elif silent_ns > _RENEW_NS:
             self._stop()
@@ -137,6 +138,7 @@ class JournalSource:
     def close(self) -> None:
         """End journalctl."""
         self._stop()
+        self._files.close()
 
     # --- the child ------------------------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ class JournalSource:
 
     def _start(self, moment: Moment) -> None:
         if self._is_kernel and self._reads_kmsg and _can_be_read(self._kmsg):
-            self._state, self._reason = "off", f"{self._kmsg} is read instead"
+            self._state, self._reason = "off", f"{self._kmsg} {INSTEAD}"
             self._retry_mono_ns = moment.mono_ns + 30 * _SECOND_NS
             return
         path = self._settings.journalctl
@@ -174,7 +176,8 @@ class JournalSource:
             self._closed_mono_ns = 0
             self._echo = self._cursor
             if self._state != "on":
-                self._state, self._reason = "off", "journalctl was just started"
+                reason = self._files.reason if self._files.are_none else "journalctl was just started"
+                self._state, self._reason = "off", reason
 
     def _has_answered(self, moment: Moment) -> bool:
         """Whether its silence means that there is nothing more.
@@ -188,15 +191,13 @@ class JournalSource:
         return self._has_heard or moment.mono_ns - self._started_mono_ns >= _FIRST_ANSWER_NS
 
     def _see_whether_it_runs(self, moment: Moment) -> None:
-        """State is on once the child has lived for a second without a complaint."""
+        """State is on once the child has lived for a second and there is a journal."""
         child = self._child
         if child is None or child.ended() is not None:
             return  # `read` takes what it wrote, then says why it ended
-        said = child.said()
-        if "No journal files" in said and not self._has_heard:
-            self._state, self._reason = "off", f"journalctl: {said} Set [journal] directory to where they are"
-        else:
-            self._state, self._reason = "on", None
+        found = self._has_heard or self._files.found(moment.mono_ns)
+        if found is not None:
+            self._state, self._reason = ("on", None) if found else ("off", self._files.reason)
 
     def _stop(self) -> None:
         if self._child is not None:

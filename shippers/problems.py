@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from shippers.checked_sources import ReadSource
+from shippers.checked_sources import KernelLog, ReadSource
 from shippers.config import Config
 
 _WIDE_NS: Final = 1_000_000
@@ -47,6 +47,20 @@ def source_problems(sources: Sequence[ReadSource]) -> list[Problem]:
             do = f"correct path in [[source]] {each.name}, or leave it: the agent reads it once it is there"
             problems.append(Problem(what=f"source {each.name} has nothing to read: {reason}", do=do))
     return problems
+
+
+def kernel_problems(kernel_log: KernelLog | None, sources: Sequence[ReadSource]) -> list[Problem]:
+    """A kernel's log that should be read and is not: it is no choice of the settings."""
+    if kernel_log != "missing":
+        return []
+    do = (
+        'add a [[source]] with type = "kmsg", kind = "kernel", path = "/dev/kmsg" (CAP_SYSLOG; a container: device), '
+        'or one with kind = "kernel" and the file of syslog, or start systemd-journald; where it is meant, set '
+        "journal_kernel = false in [sources] and name none"
+    )
+    by_nvml = any(each.name == "nvml" and each.on for each in sources)
+    missed = "no Xid is seen but those that NVML tells" if by_nvml else "no Xid is seen"
+    return [Problem(what=f"the kernel's log is not read, so {missed}", do=do)]
 
 
 def _to_read(each: ReadSource, reason: str, remedy: str) -> str:

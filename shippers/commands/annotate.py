@@ -12,6 +12,7 @@ import sys
 import time
 
 from shippers.jobs.environment import Seat, seat_of
+from shippers.jobs.making import MAKE_IT, make_command
 
 DEFAULT_DIR = "/var/spool/rootrank"
 _PHASES = "train, init, compile, checkpoint_save, checkpoint_load, evaluation, shutdown"
@@ -47,6 +48,10 @@ def run(options: argparse.Namespace) -> int:
         return _USAGE
     try:
         append(f"{options.dir}/marks/annotate-{os.geteuid()}-{job}", _line(job, phase, seat, options))
+    except FileNotFoundError:
+        how = f"{MAKE_IT}`{make_command(options.dir)}`, or say by --dir where [jobs] dir of the agent is"
+        print(f"rootrank-shipper: {options.dir}/marks: No such file or directory{how}", file=sys.stderr)
+        return _UNREACHABLE
     except OSError as error:
         print(f"rootrank-shipper: {options.dir}/marks: {error.strerror}; is it [jobs] dir?", file=sys.stderr)
         return _UNREACHABLE

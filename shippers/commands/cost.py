@@ -9,6 +9,7 @@ import os
 import resource
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from shippers.saying import say
 
 LIMIT_PERCENT: Final = 1.0
 LIMIT_MIB: Final = 64.0
+WIDTH: Final = 118
 _DEFAULT_S: Final = 60.0
 _WARM_UP_S: Final = 3.0
 _MIB: Final = 1024 * 1024
@@ -162,7 +164,10 @@ def _process_line(name: str, cost: ProcessCost, how: str) -> str:
 def _source_line(each: SourceCost) -> str:
     head = f"{each.source[:17]:18}{each.profile:9}"
     if each.state != "on":
-        return f"{head}{each.state}: {each.reason or ''}"
+        reason = f"{each.state}: {each.reason or ''}"
+        further = " " * len(head)
+        wrapped = textwrap.wrap(reason, WIDTH, initial_indent=head, subsequent_indent=further, break_on_hyphens=False)
+        return "\n".join(wrapped)
     core = "" if each.core_percent is None else f"{each.core_percent:.3f} %"
     if each.every_s is None:
         return f"{head}{'':38}{core:>9}{each.lines:>7}"

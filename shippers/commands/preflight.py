@@ -6,6 +6,7 @@ Looks at the environment and at limits, starts nothing, changes nothing, and exi
 import argparse
 import json
 import os
+import sys
 import time
 
 from shippers.preflight.checks import Finding, findings
@@ -37,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
     found = findings(seen)
     if options.env:
         print(exports(found), end="")
+        for folder, names in _folders(found).items():
+            print(f"rootrank-shipper: {' and '.join(names)}: files into {_visible(folder)}", file=sys.stderr)
     elif options.json:
         print(json.dumps({"findings": [_as_json(each) for each in found]}, indent=2))
     else:
@@ -49,6 +52,14 @@ def exports(found: list[Finding]) -> str:
     """The lines to paste, in the order of the findings."""
     lines = {name: f"export {name}={_quoted(value)}\n" for each in found for name, value in each.exports}
     return "".join(lines.values())
+
+
+def _folders(found: list[Finding]) -> dict[str, list[str]]:
+    """Where files go by the exports, with the variables that say so."""
+    folders: dict[str, list[str]] = {}
+    for name, value in dict(pair for each in found for pair in each.exports if "/" in pair[1]).items():
+        folders.setdefault(value.rpartition("/")[0], []).append(name)
+    return folders
 
 
 def _as_text(found: list[Finding]) -> str:

@@ -20,14 +20,13 @@ from schemas.records import Gap, RawLine, SourceProgress
 from schemas.vocabulary import SourceState
 from shippers.claim import is_mine
 from shippers.config import Config
+from shippers.jobs.making import MAKE_IT, OF_ALL, OF_ROOT, make_command
 from shippers.jobs.told import OF_USERS, Said, read
 from shippers.pieces import Limit, Moment, Piece
 from shippers.positions import Position, SourcePosition
 
 NAME: Final = "jobs"
 KIND: Final = "telemetry"
-OF_ROOT: Final = "jobs"
-OF_ALL: Final = "marks"
 _LOOK_NS: Final = 500_000_000
 _KEPT_IDLE_NS: Final = {OF_ROOT: 86_400 * 10**9, OF_ALL: 900 * 10**9}
 _MAX_FILES: Final = 1_000
@@ -106,7 +105,7 @@ class JobsFolder:
             self._state = "off" if isinstance(error, FileNotFoundError) else "refused"
             self._reason = f"{error.filename or self._folder}: {error.strerror}"
             if self._state == "off":
-                self._reason += f"; make it with `{make_command(self._folder)}`"
+                self._reason += f"{MAKE_IT}`{make_command(str(self._folder))}`"
             return
         self._state, self._reason = "on", None
         if crowded:
@@ -303,11 +302,6 @@ def _is_full(many: Counter[tuple[str, int]], part: str, owner: int) -> bool:
     """Whether one more file of that owner in that folder is too many."""
     of_all = sum(count for (each, _), count in many.items() if each == part)
     return of_all >= _MAX_FILES or (part == OF_ALL and many[part, owner] >= _MAX_OF_USER)
-
-
-def make_command(folder: Path) -> str:
-    """How an administrator makes the folder."""
-    return f"install -d {folder} {folder / OF_ROOT} && install -d -m 1733 {folder / OF_ALL}"
 
 
 def pid_space() -> str:

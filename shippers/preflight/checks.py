@@ -117,8 +117,10 @@ def _nccl(seen: Seen) -> Iterator[Finding]:
     file, folder = environment.get("NCCL_DEBUG_FILE", ""), seen.nccl_files
     if not file or folder is None:
         ready = seen.better.path
+        into = f"; the export puts them into files in {ready}" if ready else ""
         yield Finding(
-            name="NCCL_DEBUG_FILE", state="unsure", says="not set: NCCL's lines are mixed into the program's output",
+            name="NCCL_DEBUG_FILE", state="unsure",
+            says=f"not set: NCCL's lines are mixed into the program's output{into}",
             exports=(("NCCL_DEBUG_FILE", f"{ready}/nccl-%h-%p.log"),) if ready else (), source=_NCCL,
         )  # fmt: skip
         return

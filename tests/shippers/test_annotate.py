@@ -92,7 +92,8 @@ def test_what_cannot_be_a_mark_is_said(
 def test_a_folder_that_is_not_there_is_named(told: Path) -> None:
     done = _annotate(told / "none", "--step", "1")
     assert done.returncode == 3
-    assert f"{told}/none/marks" in done.stderr
+    assert f"{told}/none/marks: No such file or directory; make it with `install -d {told}/none " in done.stderr
+    assert f"install -d -m 1733 {told}/none/marks`, or say by --dir" in done.stderr
 
 
 def test_a_pipe_or_a_link_in_its_place_is_no_file_to_write_into(told: Path, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from schemas.records import ClockClaim, ClockReading
 from shippers.agent import Agent
 from shippers.check import KafkaState, beacon_topic, clock_problems, clock_state_of, inspect
 from shippers.clock import HostClock, make_clock
-from shippers.config import ClockSettings, Config, KafkaSettings, SourceSettings, SpoolSettings
+from shippers.config import ClockSettings, Config, JournalSettings, KafkaSettings, SourceSettings, SpoolSettings
 from tests.shippers.fakes import append, eventually
 from tests.shippers.test_sink import make_topic
 from tests.shippers.test_time_daemon import SYNCHRONISED, chronyc
@@ -163,3 +164,19 @@ def test_without_a_spool_the_whole_file_is_to_read(config: Config, tmp_path: Pat
 def _to_read(config: Config) -> int | None:
     (source,) = (each for each in inspect(config).sources if each.source == "a")
     return source.backlog_bytes
+
+
+def test_a_node_whose_kernels_log_nothing_reads_has_a_problem(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    replace = msgspec.structs.replace
+    journal = JournalSettings(directory=str(tmp_path / "journal"))
+    report = inspect(replace(config, sources={"journal_kernel": True, "journal": True}, journal=journal))
+
+    assert report.kernel_log == "missing"
+    assert "the kernel's log is not read, so no Xid is seen" in [each.what for each in report.problems]
+    for each in report.sources:
+        if each.source.startswith("journal"):
+            assert (each.state, each.at_end) == ("off", False)
+            assert "no journal files in" in (each.reason or "")
+    meant = inspect(config)
+    assert (meant.kernel_log, [each for each in meant.problems if "Xid" in each.what]) == ("off", [])

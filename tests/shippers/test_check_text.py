@@ -12,14 +12,15 @@ from schemas.vocabulary import SourceState
 from shippers.builtin import BUILT_IN, BuiltIn
 from shippers.check import ClockState, KafkaState, Report, SpoolState
 from shippers.check_text import check_lines, duration_text, size_text, summary
-from shippers.checked_sources import ReadSource, off_sources, read_sources
+from shippers.checked_sources import ReadSource, kernel_log, off_sources, read_sources
 from shippers.config import Config, Profile, SourceSettings, parse_start_at
 from shippers.control.settings import ControlSettings
 from shippers.fileset import FileSet
+from shippers.jobs.making import MAKE_IT
 from shippers.pieces import Moment
 from shippers.positions import SourcePosition
 from shippers.probed import ProbedSource
-from shippers.problems import source_problems
+from shippers.problems import kernel_problems, source_problems
 from shippers.self_test import SelfTest
 from tests.shippers.test_probed import Counter
 
@@ -130,10 +131,41 @@ def test_what_this_machine_does_not_have_is_no_problem_and_a_file_that_is_named_
     found.append(progress("nvml", "off", "no NVIDIA driver"))
     said = text(config, found)
 
-    assert "Not on this machine (looked for again now and then)\n  nvml        what nvml says: no NVIDIA driver" in said
+    assert "(1; looked for again now and then)\n  nvml        what nvml says: no NVIDIA driver\n" in said
     assert "1 would find nothing on this machine" in said
     assert "Problems (1)" in said
     assert "source sshd has nothing to read: /var/log/auth.log: does not exist" in said
+
+
+def test_what_is_not_needed_or_to_be_made_is_not_called_missing() -> None:
+    instead, to_make = "/dev/kmsg is read instead", f"/srv/x/jobs: No such file{MAKE_IT}`install`"
+    found = [progress("sshd"), progress("pressure", "off", instead), progress("nvml", "off", to_make)]
+    config = Config(source=(ONE,), profile="gpu", sources={"self_test": False})
+    lines = check_lines(report(config, found, jobs_dir="/srv/" + "x" * 150), "node.toml")
+
+    assert lines[lines.index("Not needed") + 1] == "  pressure    what pressure says: /dev/kmsg is read instead"
+    assert f"    install -d -m 1733 /srv/{'x' * 150}/marks" in lines
+    assert "Read (1)" in lines
+    assert lines[-1] == "Summary     1 source can be read, no folder for jobs yet, Kafka answers, no problem."
+
+
+def test_the_kernels_log_is_a_problem_where_nothing_reads_it_and_a_line_where_that_is_meant() -> None:
+    kernel = SourceSettings(name="kern", path="/var/log/kern.log", kind="kernel")
+    cases = {
+        "read": (Config(source=(kernel,)), [progress("kern")]),
+        "missing": (Config(source=(kernel,), profile="none"), [progress("kern", "off", "gone")]),
+        "off": (Config(source=(ONE,), profile="none"), [progress("sshd")]),
+        None: (Config(source=(ONE,), run="replay"), [progress("sshd")]),
+    }
+    for expected, (config, found) in cases.items():
+        assert kernel_log(config, read_sources(config, found)) == expected
+    (problem,) = kernel_problems("missing", [])
+    assert problem.what == "the kernel's log is not read, so no Xid is seen"
+    nvml = ReadSource(name="nvml", reads="GPUs", built_in=True, on=1)
+    assert "but those that NVML tells" in kernel_problems("missing", [nvml])[0].what
+    assert kernel_problems("off", []) == kernel_problems("read", []) == kernel_problems(None, []) == []
+    assert "Kernel log  not read: the settings name no source of it" in text(*cases["off"], kernel_log="off")
+    assert "Kernel log" not in text(*cases["read"], kernel_log="read")
 
 
 def test_a_refused_device_is_a_problem_with_what_to_do() -> None:
@@ -147,7 +179,7 @@ def test_a_refused_device_is_a_problem_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("bound_ns", "word"),
     [(302_000, "very good: wrong by at most 0.302 ms, says chrony"), (5_000_000, "good: "), (50_000_000, "rough: "),
-     (3_000_000_000, "poor: wrong by at most 3 s"), (None, "unknown: the wall clock is set by NO time service")],
+     (3_000_000_000, "poor: wrong by at most 3 s"), (None, "unknown: no time service sets the wall clock")],
 )  # fmt: skip
 def test_the_quality_of_the_clock_is_a_word(bound_ns: int | None, word: str) -> None:
     clock = ClockState(

@@ -177,7 +177,11 @@ def test_a_second_shipper_on_the_spool_is_refused_and_a_signal_stops_the_first_a
     assert refused == 3
     assert f"process {first.pid} ships from this spool" in said
     assert first.returncode == 0
-    assert b"bytes in the spool; the next start sends them" in errors
+    begins, *_, ends = errors.decode().splitlines()
+    where = f"to Kafka at 127.0.0.1:1; spool {tmp_path / 'spool'}; 2 sources"
+    assert begins == f"rootrank-shipper: ships as n1 of cluster default {where}"
+    assert "bytes in the spool; the next start sends them" in ends
+    assert b"all was sent" not in errors
 
 
 SECRET_FILES = {

@@ -82,7 +82,7 @@ def test_the_table_says_what_is_off_and_why_and_what_the_whole_costs() -> None:
         Report(
             seconds=60, agent=process, running=process, limit_core_percent=1, limit_resident_mib=64,
             sources=[
-                SourceCost(source="edac", profile="minimal", state="off", reason="no memory controller"),
+                SourceCost(source="edac", profile="minimal", state="off", reason="no memory controller" + " word" * 40),
                 SourceCost(source="pressure", profile="minimal", state="on", every_s=10, looks=6, cpu_ms_per_look=0.2,
                            wall_ms_per_look=0.3, core_percent=0.002, lines=0),
                 SourceCost(source="self_test", profile="minimal", state="on", every_s=0.5, looks=120),
@@ -92,6 +92,8 @@ def test_the_table_says_what_is_off_and_why_and_what_the_whole_costs() -> None:
     assert table.splitlines()[0] == "agent     0.50 % of one core, 40.2 MiB resident; over 60 s, sending nothing"
     assert "process 7, which ships from here" in table
     assert "edac              minimal  off: no memory controller" in table
+    assert max(map(len, table.splitlines())) <= 120
+    assert "\n" + " " * 27 + "word" in table
     assert "0.498 %" in table
     assert "    120   0.5 s" in table
 

@@ -327,3 +327,42 @@ def test_what_writes_no_entries_for_ever_is_counted_and_leaves_time_for_others(t
         gaps = eventually(lambda: [gap for batch in reader.read_pass(moment) for gap in batch.gaps], "gaps")
     assert {gap.reason for gap in gaps} == {"journalctl wrote no entry"}
     assert 0 < len(gaps) <= 128
+
+
+def test_a_folder_without_a_journal_is_off_with_what_to_do_and_never_read_to_its_end(
+    journal: Journal, passes: Passes
+) -> None:
+    with contextlib.closing(source_of(journal)) as source:
+        passes.read(source)
+        passes.mono_ns += SECOND_NS
+        eventually(lambda: passes.read_now(source) and "no journal files" in (source.progress().reason or ""), "a word")
+        for _ in range(40):  # longer than a silent one is believed, and than one is asked again
+            passes.read(source)
+            progress = source.progress()
+            assert (progress.state, progress.at_end, progress.read_through_unix_nano) == ("off", False, 0)
+        assert f"in {journal.folder}; start systemd-journald" in (progress.reason or "")
+        journal.write("one")
+        assert len(read_until(source, passes, 1).lines) == 1
+        assert source.progress().state == "on"
+
+
+def test_a_journal_without_new_entries_is_on(journal: Journal, passes: Passes) -> None:
+    journal.write("old")
+    with contextlib.closing(source_of(journal, start_at="end")) as source:
+        passes.read(source)
+        passes.mono_ns += SECOND_NS
+        eventually(lambda: passes.read_now(source) and source.progress().state == "on", "that it is on")
+
+
+def test_a_journal_that_is_gone_after_a_restart_is_off_and_not_refused(journal: Journal, passes: Passes) -> None:
+    journal.write("one")
+    with contextlib.closing(source_of(journal)) as source:
+        position = read_until(source, passes, 1).position
+    journal.vacuum()
+    with contextlib.closing(source_of(journal, position)) as source:
+        passes.read(source)
+        passes.mono_ns += SECOND_NS
+        eventually(lambda: passes.read_now(source) and "no journal files" in (source.progress().reason or ""), "a word")
+        passes.mono_ns += 61 * SECOND_NS
+        passes.read_now(source)
+        assert source.progress().state == "off"

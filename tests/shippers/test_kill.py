@@ -182,7 +182,8 @@ def test_a_killed_shipper_goes_on_through_a_real_broker_and_sends_clock_samples(
     _, errors = process.communicate(timeout=60)
     records = shipped(kafka_broker.bootstrap, reporter)
 
-    assert (process.returncode, errors) == (0, b"")
+    begins, ends = errors.splitlines()
+    assert (process.returncode, b"ships as" in begins, ends) == (0, True, b"rootrank-shipper: stopped; all was sent")
     check_complete(records, written)
     assert records[-1]["ended"] is True
     sample = next(record["clock_samples"][0] for record in records if record.get("clock_samples"))
@@ -209,7 +210,7 @@ def test_a_shipper_that_is_stopped_while_kafka_is_away_says_that_and_nothing_els
         append(tmp_path / "rank0.log", "two\n")
         stderr = process.stderr
         assert stderr is not None
-        said = [stderr.readline()]
+        begins, *said = stderr.readline(), stderr.readline()
         process.terminate()
         _, rest = process.communicate(timeout=30)
         said += rest.splitlines()
@@ -217,6 +218,7 @@ def test_a_shipper_that_is_stopped_while_kafka_is_away_says_that_and_nothing_els
         broker.stop()
 
     assert process.returncode == 0
+    assert b"ships as n1 of" in begins
     assert [b"batches are kept" in said[0], b"the next start sends them" in said[-1], len(said)] == [True, True, 2]
 
 
@@ -239,7 +241,7 @@ def test_a_killed_broker_is_waited_for_said_once_and_nothing_is_lost(kafka_jars:
         (tmp_path / "end").touch()
         stderr = process.stderr
         assert stderr is not None
-        said = [stderr.readline()]
+        begins, *said = stderr.readline(), stderr.readline()
         broker.start()
         _, rest = process.communicate(timeout=90)
         said += rest.splitlines()
@@ -248,5 +250,7 @@ def test_a_killed_broker_is_waited_for_said_once_and_nothing_is_lost(kafka_jars:
         broker.stop()
 
     assert process.returncode == 0
+    assert b"ships as n1 of" in begins
+    assert said.pop().endswith(b"stopped; all was sent")
     assert [b"batches are kept" in line or b"answers again" in line for line in said] == [True, True]
     check_complete(records, {"rank0.log": bodies})

@@ -107,6 +107,9 @@ def test_the_exports_are_read_by_sh_and_leave_nothing_of_the_environment_bad(tmp
     done = _preflight("--env", "--torch", "2.9", environment=here)
     assert done.returncode == 0
     assert all(line.startswith("export ") for line in done.stdout.splitlines())
+    (said,) = done.stderr.splitlines()
+    assert "NCCL_DEBUG_FILE" in said
+    assert said.endswith(f": files into {folder}")
     read_back = subprocess.run(
         ["sh", "-c", f"{done.stdout}\nenv"], capture_output=True, text=True, check=True, env=here
     ).stdout

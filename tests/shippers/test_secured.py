@@ -191,6 +191,7 @@ def test_a_running_agent_says_once_that_it_is_refused_and_goes_on_when_the_passw
     node.write_secret("not-the-password-1")
     agent = node.start(node.settings("LOGIN", **scram(node)))
     assert agent.stderr is not None
+    assert "ships as" in eventually(agent.stderr.readline, "that it ships")
     first = eventually(agent.stderr.readline, "the refusal is said")
     assert 'it refuses user "agent"' in first
 
