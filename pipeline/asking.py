@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from pipeline.core.launcher import Asked, Told, is_settled
+from pipeline.core.other_runs import left_out
 from pipeline.engine import Engine
 from pipeline.folder import missing_in, plan
 from pipeline.logfiles import UnreadableFileError
@@ -191,7 +192,7 @@ def joined(first: Told, second: Told) -> Told:
     return Told(
         incidents=list(newest.values()), notes=[*first.notes, *second.notes],
         attempts=sorted({*first.attempts, *second.attempts}), nodes=sorted(nodes) or None,
-        remarks=[*first.remarks, *second.remarks],
+        remarks=list(dict.fromkeys([*first.remarks, *second.remarks])),
     )  # fmt: skip
 
 
@@ -215,5 +216,11 @@ def of_view(view: JobView) -> Told:
     return Told(
         incidents=view.incidents, notes=view.notes, attempts=[one.attempt for one in view.attempts],
         nodes=sorted({node for one in view.attempts for node in one.nodes}) or None,
-        remarks=[] if view.following else [f"the feed may be behind: {view.reason}"],
+        remarks=_doubts(view),
     )  # fmt: skip
+
+
+def _doubts(view: JobView) -> list[str]:
+    """What may be wrong with an answer, one sentence each."""
+    behind = [] if view.following else [f"the feed may be behind: {view.reason}"]
+    return behind if view.attempts or view.incidents else [*behind, *left_out(view.other_runs)]

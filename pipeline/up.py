@@ -35,6 +35,7 @@ from pipeline.store import migrations
 from pipeline.store.clickhouse import EMBEDDED_READER, Store
 from pipeline.store.errors import StoreUnreachableError
 from pipeline.store.settings import settings_from_url
+from pipeline.web.client import FeedClient, FeedRefusedError, FeedUnreachableError
 from schemas.kafka_access import PLAIN
 
 log = logging.getLogger(__name__)
@@ -291,3 +292,14 @@ def wait_for_feed(host: str, port: int) -> None:
             pass
         time.sleep(0.1)
     raise UpError(f"the feed does not answer on port {port}; see services/feed.log in the data folder")
+
+
+def page_with_incidents(web: str) -> str:
+    """The page's address: of what another run holds, where nothing is live."""
+    try:
+        listing = FeedClient(url=web).listing({"run": "live", "state": "all", "limit": "1"})
+    except (FeedRefusedError, FeedUnreachableError):
+        return web
+    if listing.incidents or not listing.other_runs:
+        return web
+    return f"{web}/?run={'replay' if 'replay' in listing.other_runs else min(listing.other_runs)}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pipeline.core.other_runs import left_out
 from pipeline.store.history import JobHistory
 from pipeline.web.answers import JobView
 from schemas.records import Incident, Shown
@@ -45,6 +46,7 @@ class AttemptKnown(Shown, frozen=True, kw_only=True):
     last_at: str | None
     lines: int | None
     error_lines: int | None
+    old_lines: int | None
     progress: list[Mark]
     endings: list[Mark]
     errors: list[Mark]
@@ -55,11 +57,12 @@ class AttemptKnown(Shown, frozen=True, kw_only=True):
 
 
 class Known(Shown, frozen=True, kw_only=True):
-    """The job, its attempts, and what could not be asked."""
+    """The job, its attempts, what could not be asked, and where nothing is known, how many attempts other runs know."""
 
     job: str
     attempts: list[AttemptKnown]
     not_known: list[str]
+    other_runs: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def known_of(job: str, view: JobView | None, history: JobHistory | None, problems: list[str]) -> Known:
@@ -68,15 +71,21 @@ def known_of(job: str, view: JobView | None, history: JobHistory | None, problem
     kept = history or JobHistory()
     names = sorted(_names(job, view, kept))
     attempts = [_attempt(job, name, view, kept, asked_store=history is not None) for name in names]
-    not_known = list(problems)
+    not_known, elsewhere = list(problems), {} if attempts else {**view.other_runs, **kept.other_runs}
     if not view.following:
         not_known.append(f"whether the feed shows the present: {view.reason}")
     if not attempts:
-        not_known.append(
-            f"anything of job {job}: no line that was read belongs to it. Its id must be what the scheduler or the "
-            "shipper's settings (job.id) say, and the run and cluster asked for must be its own"
-        )
-    return Known(job=job, attempts=attempts, not_known=not_known)
+        not_known.append(_nothing(job, elsewhere))
+    return Known(job=job, attempts=attempts, not_known=not_known, other_runs=elsewhere)
+
+
+def _nothing(job: str, elsewhere: dict[str, int]) -> str:
+    if elsewhere:
+        return f"anything of job {job} in the run asked for: {'; '.join(left_out(elsewhere))}"
+    return (
+        f"anything of job {job}: no line that was read belongs to it. Its id must be what the scheduler or the "
+        "shipper's settings (job.id) say, and the run and cluster asked for must be its own"
+    )
 
 
 def _names(job: str, view: JobView, kept: JobHistory) -> set[tuple[str, int]]:
@@ -102,12 +111,13 @@ def _attempt(job: str, name: tuple[str, int], view: JobView, kept: JobHistory, *
         last_at=_rfc3339(row["last_at"]) if row else None,
         lines=int(row["lines"]) if row else None,
         error_lines=int(row["error_lines"]) if row else None,
+        old_lines=int(row["old_lines"]) if row else None,
         progress=_marks(marks, "progress"),
         endings=_marks(marks, "ending"),
         errors=_marks(marks, "error"),
         incidents=_newest([i for i in (*view.incidents, *kept.incidents) if _names_it(i, job, name)]),
         notes=_newest([note for note in view.notes if _names_it(note, job, name)]),
-        coverage=[_reading(one) for one in kept.nodes if one["cluster"] == cluster and attempt in one["attempts"]],
+        coverage=_coverage(kept, name),
         not_known=[],
     )
     return msgspec.structs.replace(known, not_known=_gaps(known, asked_store=asked_store))
@@ -121,10 +131,16 @@ def _gaps(known: AttemptKnown, *, asked_store: bool) -> list[str]:
     if not known.progress:
         missing.append("how far it got: no line tells a step or a checkpoint")
     if not (known.endings or known.notes or known.incidents):
-        missing.append("how it ended: no line says so, and nothing was found that looks like a failure")
+        missing.append(f"how it ended: no line says so, and {_found(known.old_lines or 0)}")
     if not known.coverage:
         missing.append("which logs of its nodes were read")
     return missing
+
+
+def _found(old_lines: int) -> str:
+    if old_lines:
+        return "of lines that are old at first sight no incident is made"
+    return "nothing was found that looks like a failure"
 
 
 def _is_of(row: dict[str, Any], name: tuple[str, int]) -> bool:
@@ -155,6 +171,13 @@ def _marks(rows: list[dict[str, Any]], kind: str) -> list[Mark]:
         for row in rows
         if row["kind"] == kind
     ]  # fmt: skip
+
+
+def _coverage(kept: JobHistory, name: tuple[str, int]) -> list[Reading]:
+    """One reading per node: of a folder that was replayed twice the newer one."""
+    rows = [row for row in kept.nodes if row["cluster"] == name[0] and name[1] in row["attempts"]]
+    newest = {row["node"]: row for row in sorted(rows, key=lambda row: row["reported_at"] or "")}
+    return [_reading(newest[node]) for node in sorted(newest)]
 
 
 def _reading(row: dict[str, Any]) -> Reading:

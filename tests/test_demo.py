@@ -21,4 +21,5 @@ def test_where_it_ends_at_once_no_dead_address_is_printed_but_how_to_look_again(
 
     assert "127.0.0.1" not in said
     assert "rootrank up --data 'my demo'" in said
+    assert "?run=replay" in said
     assert all(len(line) <= 120 for line in said.splitlines())

@@ -149,7 +149,9 @@ def test_only_web_addresses_become_links() -> None:
     code = replace(incident, action=replace(incident.action, reference="javascript:alert(1)"))
     web = replace(incident, action=replace(incident.action, reference="https://example.org/a?b=1&c=2"))
 
-    assert "<code>javascript:alert(1)</code>" in render_html([code], [], [])
+    assert "Look up: <code>javascript:alert(1)</code>" in render_html([code], [], [])
+    assert "Look up: javascript:alert(1)" in render_text(code)
+    assert "See https://example.org/a?b=1&c=2" in render_text(web)
     assert 'href="https://example.org/a?b=1&amp;c=2"' in render_html([web], [], [])
 
 

@@ -13,7 +13,7 @@ import typer
 from pipeline.embedded.datadir import DataDir
 from pipeline.embedded.errors import EmbeddedError
 from pipeline.store.errors import StoreError
-from pipeline.up import Addresses, Settings, Stack, UpError
+from pipeline.up import Addresses, Settings, Stack, UpError, page_with_incidents
 
 UNREACHABLE = 3
 
@@ -80,7 +80,7 @@ def up(
 
 
 def _say(addresses: Addresses) -> None:
-    typer.echo(f"feed        {addresses.web}")
+    typer.echo(f"feed        {page_with_incidents(addresses.web)}")
     typer.echo(f"kafka       {addresses.kafka}")
     typer.echo(f"clickhouse  {addresses.clickhouse_url}")
     typer.echo("Ctrl-C stops everything.")

@@ -103,6 +103,7 @@ def how_to_look_again(data: Path) -> str:
     return (
         "Everything that was started stops now. To look at the page and ask the tables, run `make demo` on a terminal\n"
         f"without ONCE=1, or serve what was stored again: {_rootrank()} up --data {shlex.quote(str(data))}\n"
+        "(run replay: the page is the address that `up` prints, with ?run=replay; commands take --run replay)\n"
     )
 
 

@@ -121,7 +121,7 @@ def _action(incident: Incident) -> Html:
         tag("p", tag("strong", words.do_now(action) + "."), f" {words.sentence(action.why)}" if action.why else None),
         *(tag("pre", line) for line in action.commands),
         _recovery(incident),
-        tag("p", "See ", _reference(action.reference), class_="quiet") if action.reference else None,
+        _reference_line(action.reference),
         class_="do",
     )
 
@@ -129,6 +129,10 @@ def _action(incident: Incident) -> Html:
 def _recovery(incident: Incident) -> Html | None:
     line = words.recovery_line(incident.recovery)
     return tag("p", f"{line}.") if line else None
+
+
+def _reference_line(reference: str) -> Html | None:
+    return tag("p", f"{words.see(reference)} ", _reference(reference), class_="quiet") if reference else None
 
 
 def _reference(reference: str) -> Html:

@@ -140,7 +140,7 @@ def _action(incident: Incident) -> list[RenderableType]:
     if recovery := words.recovery_line(incident.recovery):
         order.append(f"\n{recovery}.", style="not bold")
     if incident.action.reference:
-        order.append(f"\nSee {words.visible(incident.action.reference)}", style="not bold dim")
+        order.append(f"\n{words.reference_line(incident.action.reference)}", style="not bold dim")
     # A line to paste is one line, however wide the terminal is.
     lines = [Text(f"{' ' * 10}{words.visible(line)}", no_wrap=True) for line in incident.action.commands]
     return [Text(), _named("do now", order, style="bold green"), *lines]

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from pipeline.core.source_reader import FIRST_SIGHT_NS
 from pipeline.report import words
 from pipeline.why import AttemptKnown, Known, Mark
 from schemas.records import Incident
 
 _LINE: Final = 200
+MINUTE_NS: Final = 60_000_000_000
 
 
 def why_lines(known: Known) -> Iterator[str]:
@@ -30,6 +32,8 @@ def _attempt(one: AttemptKnown) -> Iterator[str]:
         span = f"{words.clock(one.first_at)} to {words.clock(one.last_at)} UTC, " if one.first_at else ""
         errors = words.counted(one.error_lines or 0, "error")
         yield _named("heard", f"{span}{words.counted(one.lines, 'line')} that mean something, {errors}")
+    if one.old_lines:
+        yield _named("old", _old(one.old_lines))
     for mark in one.progress[:1]:
         yield _named("got to", _mark(mark))
     for mark in one.endings[:3]:
@@ -50,6 +54,14 @@ def _attempt(one: AttemptKnown) -> Iterator[str]:
                 yield _named("not read", f"{words.short(reading.node)}: {words.short(refused)}")
     for missing in one.not_known:
         yield _named("not known", words.visible(missing))
+
+
+def _old(count: int) -> str:
+    are = "line is" if count == 1 else "lines are"
+    return (
+        f"{count} {are} older than {FIRST_SIGHT_NS // MINUTE_NS} minutes at first sight: recorded, no incident is made "
+        "of them; `rootrank diagnose` on the files says what happened"
+    )
 
 
 def _incident(incident: Incident) -> Iterator[str]:

@@ -80,6 +80,16 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else _spelled(c) for c in text)
 
 
+def see(reference: str) -> str:
+    """What introduces a reference: only an address can be followed."""
+    return "See" if reference.startswith(("https://", "http://")) else "Look up:"
+
+
+def reference_line(reference: str) -> str:
+    """Where to read more on an action."""
+    return f"{see(reference)} {visible(reference)}"
+
+
 def _spelled(character: str) -> str:
     if character in "\t\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{IDEOGRAPHIC SPACE}":
         return " "

@@ -1,5 +1,6 @@
 """`rootrank sql`, `rootrank query` and `rootrank migrate`: results on standard output, everything else on error."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,10 +69,13 @@ def sql(
 
 
 def query(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="The query's name; none: list them.")] = "",
     *,
     param: Annotated[list[str] | None, typer.Option(help="name=value; as often as needed.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the queries and their parameters.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the queries, one a line.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="With --list: whole questions, parameters, examples.")] = False,
+    helped: Annotated[bool, typer.Option("--help", help="Show this, or what a named query asks and takes.")] = False,
     as_json: AsJson = False,
     clickhouse_url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
@@ -80,13 +84,19 @@ def query(
 ) -> None:
     """Run a named query of sql/queries, read only.
 
-    Examples: rootrank query --list      rootrank query incidents --param run=replay      rootrank query gaps --json
+    Examples: rootrank query --list      rootrank query gaps --help      rootrank query incidents --param run=replay
     """
+    if helped and not name:
+        typer.echo(context.get_help())
+        return
     with errors_as_exits():
         if listed or not name:
-            _show_queries(queries.list_queries(), as_json=as_json)
+            _show_queries(queries.list_queries(), as_json=as_json, long=long)
             return
         wanted = queries.load_query(name)
+        if helped:
+            _show_queries([wanted], as_json=as_json, long=True)
+            return
         given = _given(param or [])
         queries.bind(wanted, given)
         store = _reader(clickhouse_url, password_file, reader_user, reader_password_file)
@@ -182,7 +192,7 @@ def _show(answer: queries.Answer, *, as_json: bool) -> None:
     typer.echo(answer_json(answer) if as_json else answer_text(answer))
 
 
-def _show_queries(found: list[queries.NamedQuery], *, as_json: bool) -> None:
+def _show_queries(found: list[queries.NamedQuery], *, as_json: bool, long: bool) -> None:
     if as_json:
         typer.echo(
             orjson.dumps(
@@ -202,12 +212,24 @@ def _show_queries(found: list[queries.NamedQuery], *, as_json: bool) -> None:
             ).decode()
         )
         return
+    if not long:
+        left = max(len(q.name) for q in found)
+        for q in found:
+            typer.echo(f"{q.name:<{left}}  {_first_sentence(q.question)}")
+        typer.echo("parameters and an example of one: rootrank query NAME --help; of all: rootrank query --list --long")
+        return
     for q in found:
         typer.echo(f"{q.name}\n    {q.question}")
         for p in q.parameters:
             default = "required" if p.default is None else f"default {p.default or 'empty'}"
             typer.echo(f"    --param {p.name}=…  {p.type}, {default}: {p.meaning}")
         typer.echo(f"    {q.example}")
+
+
+def _first_sentence(text: str) -> str:
+    """The text up to the first mark that ends a sentence, or before what a colon or semicolon begins."""
+    ends = (end.end() for end in re.finditer(r"[.?](?= |$)|[:;](?= )", text))
+    return text[: next(ends, len(text))].rstrip(":;")
 
 
 def _show_status(states: list[migrations.MigrationStatus], *, as_json: bool) -> None:

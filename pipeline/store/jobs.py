@@ -1,5 +1,6 @@
 """Asks the store what it keeps of a job, over all its attempts."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pipeline.core.launcher import Told
+from pipeline.core.other_runs import left_out
 from pipeline.store import queries
 from pipeline.store.clickhouse import Store, reading_settings
 from pipeline.store.history import JobHistory
@@ -22,10 +24,15 @@ def history_of(store: Store, job: str, *, run: str, cluster: str) -> JobHistory:
         found = queries.run_query(store, queries.load_query(name), given).objects()
         return [row for row in found if cluster in ("", row["cluster"])]
 
-    return JobHistory(
+    found = JobHistory(
         attempts=rows("attempts_of_job"), marks=rows("marks_of_job"), nodes=rows("nodes_of_job"),
         incidents=_incidents(rows),
     )  # fmt: skip
+    if found.attempts or found.incidents or not given["run"]:
+        return found
+    given["run"] = ""
+    held = {(row["run"], row["cluster"], row["attempt"]) for row in rows("attempts_of_job")}
+    return msgspec.structs.replace(found, other_runs=dict(Counter(name for name, _, _ in held if name != run)))
 
 
 def reading_store(url: str, environment: Mapping[str, str]) -> Store:
@@ -59,6 +66,7 @@ def told_by(found: Sequence[JobHistory]) -> Told:
         incidents=[incident for one in found for incident in one.incidents],
         attempts=[int(row["attempt"]) for row in found[0].attempts],
         nodes=sorted({str(row["node"]) for one in found for row in one.nodes}) or None,
+        remarks=left_out(found[0].other_runs),
     )
 
 

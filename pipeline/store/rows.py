@@ -198,7 +198,7 @@ def _events(batch: r.EventBatch, delivery: Delivery) -> Iterator[TableRow]:
             observed_ns, optional_time_ns(e.aligned_time_unix_nano), time_ns(e.lo_unix_nano), time_ns(e.hi_unix_nano),
             optional_unsigned(e.u99_ns), unsigned(e.clock_epoch, 32), signed(e.reference_broker, 32), e.quality,
             e.severity, SEVERITY_NUMBER[e.severity], e.label, e.role, e.scope, *identifiers(e.subject), e.attributes,
-            unsigned(e.count), version,
+            unsigned(e.count), e.alerts, version,
         )  # fmt: skip
 
 

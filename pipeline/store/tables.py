@@ -42,7 +42,7 @@ EVENTS: Final = Table(
             "severity_number label role scope"
         ),
         *(f"subject_{name}" for name in SUBJECT),
-        *_columns("attributes count version"),
+        *_columns("attributes count alerts version"),
     ),
 )
 EVENT_JOBS: Final = Table(

@@ -1,5 +1,6 @@
 """Answers as text for a terminal. Cells may hold log text, so nothing in them may steer the terminal."""
 
+import re
 from io import StringIO
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from pipeline.store.queries import Answer
 
+_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{9}", re.ASCII)
 LAYOUT: Final = frozenset(" \n")
 
 
@@ -60,13 +62,18 @@ def _cell(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case str():
-            return printable(value)
+            return printable(_to_microseconds(value))
         case list():
             return ", ".join(_cell(item) for item in value)
         case dict():
             return ", ".join(f"{printable(key)}={_cell(item)}" for key, item in value.items())
         case _:
             return str(value)
+
+
+def _to_microseconds(text: str) -> str:
+    """A stamp with nine digits as far as clocks tell: people read it, `--json` keeps all of it."""
+    return text[:-3] if _STAMP.fullmatch(text) else text
 
 
 def _json_escape(character: str) -> str:

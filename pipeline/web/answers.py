@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+import msgspec
+
 from pipeline.core.clocks.brokers import BrokerClock
 from schemas.records import Incident, Shown
 from schemas.vocabulary import Quality
@@ -41,6 +43,7 @@ class JobView(Shown, frozen=True, kw_only=True):
 
     `incidents`: the latest revision of each that names the job, whatever its state, newest first. `notes`: endings that
     are no incident (a time limit, a preemption). `following`: whether this is the present; `reason`: why not.
+    `other_runs` counts the attempts that `run` left out.
     """
 
     job_id: str
@@ -49,6 +52,7 @@ class JobView(Shown, frozen=True, kw_only=True):
     notes: list[Incident]
     following: bool
     reason: str
+    other_runs: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class NodeClock(Shown, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Incidents as JSON: the same objects as on the topic, in ClickHouse and from `diagnose --json`."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,14 @@ def other_runs(feed: Feed, query: Query) -> dict[str, int]:
         if query.run not in ("all", incident.run):
             counts[incident.run] = counts.get(incident.run, 0) + 1
     return counts
+
+
+def other_runs_of(feed: Feed, job_id: str, query: Query) -> dict[str, int]:
+    """How many attempts of a job each run holds that the query leaves out."""
+    held = {(one.run, one.cluster, one.attempt) for one in feed.jobs.of_job(job_id, "all", query.cluster)}
+    for incident in feed.of_job(job_id, "all", query.cluster):
+        held |= {(incident.run, incident.cluster, one.attempt) for one in incident.jobs if one.job_id == job_id}
+    return dict(Counter(run for run, _, _ in held if query.run not in ("all", run)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +82,7 @@ class Api:
                 notes=[note for one in attempts for _, note in sorted(one.notes.items())],
                 following=health.ok,
                 reason=health.reason,
+                other_runs=other_runs_of(self.feed, job_id, query),
             )
         )
 

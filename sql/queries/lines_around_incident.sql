@@ -1,10 +1,10 @@
 -- question: All lines of the nodes that an incident blames, around its beginning, of every source, in the order in which
--- question: they were read. A replayed line has no time of its own: ask for run=replay and it is found by the steps of
--- question: the chain (`rootrank query chain`) instead.
+-- question: they were read. Live lines alone: of a replayed line nobody knows when it was read; `rootrank query chain`
+-- question: gives the lines of the steps, `rootrank query raw_lines_around` those around one of them.
 -- param incident:String | the incident's id
 -- param node:String = | this node instead of those that are blamed
 -- param seconds:UInt32 = 300 | how far to look, both ways
--- param run:String = live | live, replay or drill
+-- param run:String = live | live or drill; of a replay no line is found
 -- param limit:UInt32 = 10000 | how many lines
 -- example: rootrank query lines_around_incident --param incident=3f9a61c20b7d4e55 --param seconds=60
 WITH

@@ -16,7 +16,7 @@ from pipeline.embedded.clickhouse import ClickHouseServer
 from pipeline.store import commands
 from pipeline.store.clickhouse import Store, reading_settings
 from pipeline.store.errors import StoreRefusedError, StoreSettingsError
-from pipeline.store.queries import Answer
+from pipeline.store.queries import Answer, list_queries
 from pipeline.store.settings import as_reader, read_password, settings_from_url
 from pipeline.store.tables import SINK_OFFSETS
 from pipeline.store.tables_text import answer_json, answer_text, printable
@@ -143,10 +143,22 @@ def test_query_lists_and_runs(run: Run, filled: Store) -> None:
     url = url_of(filled.settings)
     listed = run("query", "--list")
     assert listed.exit_code == 0
-    assert "rootrank query chain --param incident=" in listed.stdout
+    assert "\nchain  " in listed.stdout
+    assert "--param" not in listed.stdout
+    assert len(listed.stdout.splitlines()) == len(list_queries()) + 1
+    assert "rootrank query chain --param incident=" in run("query", "--list", "--long").stdout
     assert {q["name"] for q in orjson.loads(run("query", "--json").stdout)} >= {"chain", "incidents"}
     answer = run("query", "chain", "--param", "incident=i1", "--json", url=url)
     assert [step["role"] for step in orjson.loads(answer.stdout)] == ["root", "symptom"]
+
+
+def test_help_of_a_named_query_is_its_question_parameters_and_example(run: Run) -> None:
+    helped = run("query", "gaps", "--help")
+    assert helped.exit_code == 0
+    assert "rootrank query gaps" in helped.stdout
+    assert "chain" not in helped.stdout
+    assert "Run a named query" in run("query", "--help").stdout
+    assert run("query", "nonsense", "--help").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -232,6 +244,16 @@ def test_wide_rows_become_blocks_and_narrow_ones_a_table() -> None:
     assert answer_text(Answer(columns=("a",), types=("",), rows=[])) == "no rows (a)"
 
 
+@pytest.mark.parametrize(("width", "line"), [(200, 1), (40, 0)])
+def test_a_stamp_is_shown_to_microseconds_and_json_keeps_it_whole(width: int, line: int) -> None:
+    stamp = "2026-03-11 10:31:42.118000500"
+    answer = Answer(columns=("body", "at"), types=("", ""), rows=[[f"{stamp} read", stamp]])
+    shown = answer_text(answer, width=width)
+    assert f"{stamp} read" in shown.splitlines()[line]
+    assert shown.endswith("  2026-03-11 10:31:42.118000")
+    assert orjson.loads(answer_json(answer))[0]["at"] == stamp
+
+
 def test_json_keeps_what_it_escapes() -> None:
     answer = Answer(columns=("a",), types=("",), rows=[["\x9b\u202e\n 𝔘 \U000e0001"]])
     assert orjson.loads(answer_json(answer)) == [{"a": "\x9b\u202e\n 𝔘 \U000e0001"}]
@@ -278,7 +300,7 @@ def test_queries_are_listed_without_the_package_that_asks_them(words: list[str])
     done = without_the_driver(*words)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "rootrank query xid_by_node" in done.stdout
+    assert "\nxid_by_node  " in done.stdout
 
 
 @pytest.mark.parametrize("words", [["query", "incidents"], ["sql", "SELECT 1"], ["migrate", "--status"]])

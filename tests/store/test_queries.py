@@ -1,15 +1,17 @@
 """Named queries: each runs on a filled database and finds what its question asks for."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from pipeline.store import queries
+from pipeline.embedded.clickhouse import ClickHouseServer
+from pipeline.store import migrations, queries
 from pipeline.store.clickhouse import Store
 from pipeline.store.errors import QueryFileError
 from tests.store import seed
-from tests.store.conftest import put
+from tests.store.conftest import new_database, put
 from tests.store.fleet_answers import ANSWERS as FLEET
 
 ANSWERS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
@@ -149,6 +151,45 @@ def test_runs_that_hold_what_the_asked_one_lacks_are_named(store: Store) -> None
     assert queries.other_runs(store, queries.load_query("incidents"), {}) == ["replay"]
     assert queries.other_runs(store, queries.load_query("incidents"), {"run": ""}) == []
     assert queries.other_runs(store, queries.load_query("evidence_latency"), {}) == []
+
+
+REPLAYED: dict[str, tuple[dict[str, str], str, list[Any]]] = {
+    "xid_by_node": ({}, "lines", [2]),
+    "placement_of_job": ({"job": "job7"}, "rank", [0, 1]),
+    "ranks_of_job": ({"job": "job7"}, "count", [2]),
+    "first_events_of_job": ({"job": "job7"}, "count", [2]),
+    "chain": ({"incident": "i1"}, "step", [1, 2]),
+}
+
+
+@pytest.fixture(scope="module")
+def twice_replayed(clickhouse_server: ClickHouseServer) -> Iterator[Store]:
+    """The same logs replayed as `zz`, an hour later as `aa`, and live."""
+    with new_database(clickhouse_server.url) as found:
+        migrations.apply(found, migrations.load_migrations())
+        told = (seed.progress(), seed.event_batch([seed.event(1)]), seed.incident(), seed.placement())
+        for hour, run_id in enumerate(["zz", "aa"]):
+            again = [replace(record, run="replay", run_id=run_id) for record in told]
+            put(found, *again, timestamp_ms=seed.T0 // 1_000_000 + hour * 3_600_000)
+        put(found, *told)
+        yield found
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize("name", REPLAYED)
+def test_of_two_replays_the_newer_one_is_told_and_the_other_where_it_is_named(twice_replayed: Store, name: str) -> None:
+    given, column, expected = REPLAYED[name]
+    query = queries.load_query(name)
+
+    def told(**asked: str) -> list[dict[str, Any]]:
+        return queries.run_query(twice_replayed, query, {**given, **asked}).objects()
+
+    for asked in ({"run": "replay"}, {"run": "replay", "run_id": "zz"}, {}):
+        assert [row[column] for row in told(**asked)] == expected, asked
+    assert {row["run_id"] for row in told(run="replay")} == {"aa"}
+    assert {row["run_id"] for row in told(run="replay", run_id="zz")} == {"zz"}
+    assert {row["run"] for row in told()} == {"live"}
+    assert told(run="replay", run_id="yy") == []
 
 
 @pytest.mark.clickhouse

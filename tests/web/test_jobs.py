@@ -78,6 +78,10 @@ def test_runs_and_clusters_are_kept_apart() -> None:
     assert len(view(feed, "4711?run=replay").incidents) == 1
     assert len(view(feed, "4711?run=all").attempts) == 2
     assert view(feed, "4711?run=all&cluster=green").attempts == []
+    assert view(feed, "4711").other_runs == {"replay": 1}
+    assert view(feed, "4711?run=drill").other_runs == {"live": 1, "replay": 1}
+    assert view(feed, "4711?run=all").other_runs == {}
+    assert view(feed, "12").other_runs == {}
 
 
 def test_a_run_that_does_not_exist_is_refused(healthy: Callable[[], Health]) -> None:

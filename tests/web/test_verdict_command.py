@@ -338,3 +338,15 @@ def test_the_command_needs_nothing_but_the_plain_installation() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
 
     assert not {"starlette", "uvicorn", "aiokafka", "clickhouse_connect", "faust"} & set(loaded.stdout.split())
+
+
+async def test_a_job_that_only_another_run_knows_is_said_to_be_there(serve: Serve) -> None:
+    feed = Feed()
+    feed.apply(failed("software/cuda_oom", run="replay", run_id="r1"))
+    async with serve(feed) as url:
+        said = await answer("--url", url, "--wait-s", "1")
+        replayed = await answer("--url", url, "--wait-s", "1", "--run", "replay")
+
+    assert said["answer"] == "undecided"
+    assert said["reason"] == f"nothing is known of job {JOB}; 1 attempt of run replay, not shown: add --run replay"
+    assert "not shown" not in replayed["reason"]

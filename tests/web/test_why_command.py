@@ -17,7 +17,7 @@ from pipeline.report.why_text import why_lines
 from pipeline.store import migrations
 from pipeline.store.clickhouse import Store
 from pipeline.store.history import JobHistory
-from pipeline.web.answers import JobView
+from pipeline.web.answers import AttemptNodes, JobView
 from pipeline.web.feed import Feed
 from pipeline.why import known_of
 from schemas.records import Verdict
@@ -100,6 +100,34 @@ async def test_a_job_that_nobody_knows_is_said_to_be_unknown(serve: Serve, store
 
     assert code == 0
     assert "job job9\nnot known\n  - anything of job job9: no line that was read belongs to it." in out
+    assert "not shown" not in out
+
+
+@pytest.mark.clickhouse
+async def test_a_job_that_only_other_runs_know_is_said_to_be_there(serve: Serve, store: Store, nobody: str) -> None:
+    feed = Feed()
+    feed.apply(seed.incident(run="replay"))
+    async with serve(feed) as url:
+        code, out, _ = await ask("job7", "--run", "drill", feed=url, store=f"{nobody}/x")
+        _, from_store, _ = await ask("job7", "--run", "drill", feed=nobody, store=url_of(store.settings))
+
+    assert code == 0
+    assert "anything of job job7 in the run asked for: 1 attempt of run replay, not shown: add --run replay" in out
+    assert "1 attempt of run live, not shown: add --run live" in from_store
+
+
+@pytest.mark.clickhouse
+async def test_lines_that_were_old_at_first_sight_are_counted_and_explained(serve: Serve, store: Store) -> None:
+    old = replace(seed.event(31), event_id="old", alerts=False)
+    missed = replace(seed.near_miss(), alerts=False)
+    put(store, seed.event_batch([old, missed], job_id="job6", job_key="c1/job6/0"))
+    async with serve(Feed()) as url:
+        code, out, _ = await ask("job6", feed=url, store=url_of(store.settings))
+
+    assert code == 0
+    assert "old       2 lines are older than 15 minutes at first sight: recorded, no incident is made of them" in out
+    assert "`rootrank diagnose` on the files" in out
+    assert "looks like a failure" not in out
 
 
 @pytest.mark.clickhouse
@@ -162,6 +190,22 @@ async def test_log_text_cannot_steer_the_terminal(serve: Serve, nobody: str) -> 
 
     assert "\\x1b[2Jgone\\u202e\\nforged" in out
     assert not any(bad in out for bad in ("\x1b", "\u202e", "a\nb"))
+
+
+def test_a_node_that_two_replays_read_is_counted_once() -> None:
+    row = {
+        "cluster": "red", "node": "n1", "attempts": [0], "kinds_read": ["kernel"], "refused": [],
+        "read_through": "2026-03-01 10:00:00.000000000", "reported_at": "2026-03-01 10:00:01.000",
+    }  # fmt: skip
+    newer = {**row, "reported_at": "2026-03-01 11:00:01.000", "read_through": "2026-03-01 10:30:00.000000000"}
+    view = JobView(
+        job_id="1", attempts=[AttemptNodes(cluster="red", attempt=0, nodes=["n1"])], incidents=[], notes=[],
+        following=True, reason="",
+    )  # fmt: skip
+
+    lines = list(why_lines(known_of("1", view, JobHistory(nodes=[newer, row]), [])))
+
+    assert "  watched   kernel on 1 of 1 nodes; read through 2026-03-01 10:30:00.000 UTC" in lines
 
 
 def test_a_note_is_told_with_its_line() -> None:

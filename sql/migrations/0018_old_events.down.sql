@@ -1,0 +1,2 @@
+DROP VIEW IF EXISTS old_events;
+ALTER TABLE events_rows DROP COLUMN IF EXISTS alerts;
