@@ -358,7 +358,7 @@ class NodeFold:
             if is_new:
                 out.new_jobs.append(key)
             at_ns = span.start_unix_nano or span.end_unix_nano
-            wider = bool(at_ns) and job.widen(at_ns)
+            wider = at_ns is not None and at_ns != 0 and job.widen(at_ns)
             if is_new or wider:
                 out.widened.add(key)
         # Where nothing of this node was read yet, its first batch brings the job along.
