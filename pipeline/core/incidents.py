@@ -308,7 +308,7 @@ def _marks_end(conclusion: Conclusion) -> tuple[int, int] | None:
     for step in conclusion.steps:
         episode, error = step.item.episode, error_ns(step.item.episode.first)
         if episode.name == STALLED and error is not None:
-            return episode.start_ns + to_middle_ns(episode.first), error
+            return episode.start_ns, error
     return None
 
 
