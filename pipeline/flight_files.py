@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from pipeline.core.flight.dump import Dump, FlightError, dumps_of_json, dumps_of_value, own_rank
 from pipeline.core.flight.state import MAX_LINES, MAX_LINES_OF_RANK, RankState, lines_of, state_of, world_of
-from pipeline.core.incidents import rfc3339
 from pipeline.core.pickles import PickleError, is_pickle, read_pickle
+from pipeline.core.shown_times import rfc3339
 from pipeline.logfiles import BROKEN, UnreadableFileError, open_log
 from schemas.names import printable
 

@@ -18,10 +18,10 @@ from pipeline.core.content_clock.lines import Seen
 from pipeline.core.content_clock.solve import NOTHING, Alignment
 from pipeline.core.dating import Dating, attributes_of
 from pipeline.core.hosts import may_be_one
-from pipeline.core.incidents import rfc3339
 from pipeline.core.line_reader import line_reader
 from pipeline.core.neighbours import Sample, infer
 from pipeline.core.parse import is_kmsg_continuation, kmsg_header, parse_line
+from pipeline.core.shown_times import rfc3339
 from pipeline.core.stamps import DAY_NS, date_of
 from pipeline.flight_files import head_of
 from pipeline.folder_clocks import Heard, Listener, clocks_of, dump_marks

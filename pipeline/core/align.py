@@ -224,7 +224,8 @@ class NodeFold:
             out.gaps.append(Gap(source="align", node=batch.reporter, reason=reason))
         gone = {(key.rsplit("/", 2)[1], key.rsplit("/", 1)[1]) for key in over}
         state.spans = {n: s for n, s in state.spans.items() if (s.job_id, str(s.attempt)) not in gone}
-        placing.forget(state.spans, out.now_ns)
+        # What is replayed ended long ago by the broker's clock.
+        placing.forget(state.spans, out.now_ns if batch.run == "live" else 0)
         state.sources = {
             name: memory
             for name, memory in state.sources.items()
@@ -356,7 +357,8 @@ class NodeFold:
             job, is_new = self._state.here.job(key, span.job_id, span.attempt, now_ns)
             if is_new:
                 out.new_jobs.append(key)
-            wider = bool(span.start_unix_nano) and job.widen(span.start_unix_nano)
+            at_ns = span.start_unix_nano or span.end_unix_nano
+            wider = at_ns is not None and at_ns != 0 and job.widen(at_ns)
             if is_new or wider:
                 out.widened.add(key)
         # Where nothing of this node was read yet, its first batch brings the job along.

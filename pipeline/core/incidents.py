@@ -1,7 +1,6 @@
 """A conclusion, written as the incident that people read: times, chain, edges, action, coverage."""
 
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ from pipeline.core.marks import STALLED
 from pipeline.core.operator_lines import operator_lines
 from pipeline.core.order import Place, canonical, lag_ns
 from pipeline.core.run_state import phase_of, runs_again, saved_of
+from pipeline.core.shown_times import error_ns, rfc3339, shown_at, to_middle_ns
 from pipeline.core.signs import FAILURES, STALLS, WAITERS
 from pipeline.core.unknown import has_last_words, interruption_of
 from schemas.records import (
@@ -89,10 +89,10 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         state="resolved" if _is_over(conclusion, frame) else "open",
         severity=_severity(conclusion),
         jobs=[frame.job] if frame.job and not conclusion.outside else [],
-        started_at=rfc3339(began_ns[0]) if began_ns else _at(root),
-        started_error_ns=began_ns[1] if began_ns else _error(root),
-        ended_at=rfc3339(last.end_ns) if last else None,
-        ended_error_ns=_error(last.first) if last else None,
+        started_at=rfc3339(began_ns[0]) if began_ns else shown_at(root),
+        started_error_ns=began_ns[1] if began_ns else error_ns(root),
+        ended_at=rfc3339(last.end_ns + to_middle_ns(last.first)) if last else None,
+        ended_error_ns=error_ns(last.first) if last else None,
         stall_started_at=rfc3339(stall_ns[0]) if stall_ns else None,
         stall_started_error_ns=stall_ns[1] if stall_ns else None,
         labels=list(dict.fromkeys(s.item.episode.first.label for s in conclusion.steps if s.item.episode.first.label)),
@@ -117,26 +117,6 @@ def write(incident_id: str, conclusion: Conclusion, frame: Frame) -> Incident:
         not_network_because=_not_network(conclusion, culprits),
         gaps=frame.gaps,
     )
-
-
-def rfc3339(unix_ns: int | None) -> str | None:
-    """RFC 3339 in UTC with microseconds, or None."""
-    if unix_ns is None:
-        return None
-    seconds, rest = divmod(unix_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
-
-
-def _at(event: Event) -> str | None:
-    """The time of an event, where it is known better than "after the last stamp of its file"."""
-    return rfc3339(event.aligned_time_unix_nano) if event.quality != "none" else None
-
-
-def _error(event: Event) -> int | None:
-    """Half the width of the bounds in ns, where there are bounds on both sides."""
-    if event.aligned_time_unix_nano is None or event.quality == "none":
-        return None
-    return (event.hi_unix_nano - event.lo_unix_nano) // 2
 
 
 # --- chain --------------------------------------------------------------------------------------------------------
@@ -193,8 +173,8 @@ def _chain_step(number: int, group: list[int], conclusion: Conclusion) -> ChainS
         label=event.label,
         role=first.role,
         where=_where(first.item.subject, ranks, crowd),
-        when=_at(event),
-        error_ns=_error(event),
+        when=shown_at(event),
+        error_ns=error_ns(event),
         lag_ns=sum(lag) // 2 if lag and "none" not in (root.quality, event.quality) else None,
         evidence=Evidence(
             source=event.source, text=event.prefix + event.body, line_no=event.line_no,
@@ -316,18 +296,19 @@ def _stall_start(conclusion: Conclusion) -> tuple[int, int] | None:
             and len(ran_ms) < 10
             and event.aligned_time_unix_nano is not None
         ):
-            error = _error(event)
+            error = error_ns(event)
             if error is not None:
-                starts.append((event.aligned_time_unix_nano - int(ran_ms) * 1_000_000, error))
+                at_ns = event.aligned_time_unix_nano + to_middle_ns(event)
+                starts.append((at_ns - int(ran_ms) * 1_000_000, error))
     return min(starts) if starts else _marks_end(conclusion)
 
 
 def _marks_end(conclusion: Conclusion) -> tuple[int, int] | None:
     """When the marks of progress stopped, where they did."""
     for step in conclusion.steps:
-        at_ns, error = step.item.episode.start_ns, _error(step.item.episode.first)
-        if step.item.episode.name == STALLED and error is not None:
-            return at_ns, error
+        episode, error = step.item.episode, error_ns(step.item.episode.first)
+        if episode.name == STALLED and error is not None:
+            return episode.start_ns, error
     return None
 
 
@@ -496,7 +477,7 @@ def _recovery(conclusion: Conclusion, frame: Frame, root: Event, ended_ns: int |
     saved = saved_of(frame.episodes, root, ended_ns, frame.world_size, interruption)
     return Recovery(
         last_checkpoint=saved.last.attributes.get("path") if saved.last else None,
-        checkpoint_at=_at(saved.last) if saved.last else None,
+        checkpoint_at=shown_at(saved.last) if saved.last else None,
         lost_gpu_hours=saved.lost_gpu_hours,
         resume_from=saved.resume_from,
     )

@@ -14,10 +14,10 @@ from msgspec import Struct, field
 
 from pipeline.core import keys
 from pipeline.core.capture_requests import requests_of
-from pipeline.core.incidents import rfc3339
 from pipeline.core.investigation import content_hash
 from pipeline.core.outputs import Output
 from pipeline.core.recurrence import marks_of, related_of, same_element
+from pipeline.core.shown_times import rfc3339
 from schemas import topics
 from schemas.records import Incident, Job, Related, Verdict
 from schemas.vocabulary import QUIET_CLASSES

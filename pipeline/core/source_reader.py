@@ -410,8 +410,12 @@ class SourceReader:
             return
         world = said.get("world_size", world) if match.by.names_job else world
         job = self._here.jobs[key]
+        here_ns = event.aligned_time_unix_nano
+        # What tells of a trouble, as a launcher's table of failures, says until when a rank was here, not since when.
+        was_here = match.role != "context"
         span = PlacementSpan(
-            job_id=job.job_id, attempt=job.attempt, start_unix_nano=event.aligned_time_unix_nano or 0,
+            job_id=job.job_id, attempt=job.attempt, start_unix_nano=0 if was_here else here_ns or 0,
+            end_unix_nano=here_ns if was_here else None,
             rank=rank, local_rank=subject.local_rank, world_size=int(world) if world else None,
             pid=subject.pid, gpu_uuid=subject.gpu_uuid, pci_bus_id=subject.pci_bus_id, gpu_index=subject.gpu_index,
             owner=said.get("user") if match.by.told_by else None,

@@ -9,7 +9,7 @@ from typing import Final, get_args
 from msgspec import Struct
 
 from pipeline.core.clocks.brokers import broker_clocks
-from pipeline.core.incidents import rfc3339
+from pipeline.core.shown_times import rfc3339
 from pipeline.web.answers import ClockListing, ClockState, NodeClock
 from pipeline.web.health import Health
 from pipeline.web.query import ClockQuery

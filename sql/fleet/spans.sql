@@ -17,21 +17,57 @@ UNION ALL
 -- A GPU whose UUID is known is busy itself; of the others the node says how many are.
 SELECT
     cluster, if(gpu != '', 'gpu', 'node') AS unit_kind, if(gpu != '', gpu, node) AS unit, 'busy' AS kind,
-    toUnixTimestamp64Nano(min(p.started_at)) AS from_ns,
-    if(countIf(p.ended_at IS NULL) > 0, -1, toUnixTimestamp64Nano(assumeNotNull(max(p.ended_at)))) AS to_ns,
-    node,
-    if(gpu != '' OR max(ranks) = 0, map(), map('gpus', toString(uniqExact((p.pci_bus_id, p.gpu_index, p.rank))))) AS facts,
+    min(p.since_ns) AS from_ns, if(max(p.until_ns) = 9223372036854775807, -1, max(p.until_ns)) AS to_ns, node,
+    if(gpu != '' OR max(ranks) = 0, map(), map('gpus', toString(uniqExact(p.rank)))) AS facts,
     job_id, attempt, '' AS action, '' AS outcome, '' AS ticket, 'placement' AS source, 0 AS row
 FROM
 (
-    -- What the scheduler tells of a job as a whole counts where no rank of it is known.
+    -- An agent tells the end of what it told the begin of. What the job's own lines tell holds as long as any rank of
+    -- the attempt was heard of, which also says since when where no line does.
     SELECT
-        *, ifNull(gpu_uuid, '') AS gpu,
-        countIf(rank IS NOT NULL) OVER (PARTITION BY run, run_id, cluster, node, job_id, attempt) AS ranks
-    FROM placement
+        cluster, node, job_id, attempt, rank, gpu, ranks,
+        if(told_ns > 0, told_ns, h.first_ns) AS since_ns,
+        multiIf(ended_ns > 0, ended_ns, is_told, 9223372036854775807, h.last_ns) AS until_ns
+    FROM
+    (
+        -- What the scheduler tells of a job as a whole counts where no rank of it is known.
+        SELECT
+            cluster, node, job_id, attempt, rank, ifNull(gpu_uuid, '') AS gpu,
+            toUnixTimestamp64Nano(placement.started_at) AS told_ns,
+            ifNull(toUnixTimestamp64Nano(placement.ended_at), 0) AS ended_ns,
+            countIf(rank IS NOT NULL) OVER (PARTITION BY run_id, cluster, node, job_id, attempt) AS ranks,
+            countIf(placement.ended_at IS NULL
+                AND (rank IS NULL OR scheduler != '' OR match(placement.source, '^(jobs|processes)[:/]')))
+                OVER (PARTITION BY run_id, cluster, node, job_id, attempt) > 0 AS is_told
+        FROM placement
+        WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
+    ) AS told
+    LEFT JOIN
+    (
+        SELECT
+            j.job_id AS job_id, j.attempt AS attempt, min(toUnixTimestamp64Nano(assumeNotNull(e.aligned_time))) AS first_ns,
+            max(toUnixTimestamp64Nano(assumeNotNull(e.aligned_time))) AS last_ns
+        FROM events AS e
+        INNER JOIN
+        (
+            SELECT event_id, job_id, attempt
+            FROM event_jobs
+            WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
+                AND (job_id, attempt) IN
+                (
+                    SELECT job_id, attempt
+                    FROM placement
+                    WHERE run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
+                        AND (ended_at IS NULL OR placement.started_at = toDateTime64(0, 9, 'UTC'))
+                )
+        ) AS j ON e.event_id = j.event_id
+        WHERE e.run = {run:String} AND e.run_id = {run_id:String} AND e.cluster = {cluster:String}
+            AND e.subject_rank IS NOT NULL AND e.aligned_time IS NOT NULL AND e.quality != 'none'
+        GROUP BY job_id, attempt
+    ) AS h ON told.job_id = h.job_id AND told.attempt = h.attempt
+    WHERE (ranks = 0 OR rank IS NOT NULL) AND since_ns BETWEEN 1 AND {to_ns:Int64} - 1
 ) AS p
-WHERE (ranks = 0 OR rank IS NOT NULL) AND run = {run:String} AND run_id = {run_id:String} AND cluster = {cluster:String}
-    AND toUnixTimestamp64Nano(p.started_at) BETWEEN 1 AND {to_ns:Int64} - 1
+WHERE p.until_ns > p.since_ns
 GROUP BY cluster, node, gpu, job_id, attempt
 HAVING to_ns = -1 OR to_ns > {from_ns:Int64}
 UNION ALL

@@ -238,6 +238,26 @@ def test_who_runs_on_another_node_is_told_to_that_nodes_reporter() -> None:
     assert [(output.topic, output.key) for output in told] == [(topics.RAW.name, b"test/gamma")]
 
 
+def test_a_table_of_failures_says_until_when_a_rank_was_here_and_not_since_when() -> None:
+    table = [
+        "E0304 05:06:08.250000 650 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -6) "
+        "local_rank: 1 (pid: 900) of binary: /opt/venv/bin/python",
+        "============================================================",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-03-04_05:06:07",
+        "  host      : beta",
+        "  rank      : 3 (local_rank: 1)",
+        "  exitcode  : -6 (pid: 900)",
+        "============================================================",
+    ]
+    record = raw_batch("beta", 1, raw_lines("agent", table), attributes={"agent": application("beta")})
+    outputs = _apply(_fold(), record, raw_progress("beta", ended=True))
+    spans = [s for o in outputs if isinstance(o.record, Placement) for s in o.record.spans]
+
+    assert [(s.rank, s.pid, s.start_unix_nano, s.end_unix_nano) for s in spans] == [(3, 900, 0, T0 + 1_250_000_000)]
+
+
 def test_an_init_line_without_a_rank_prefix_places_the_rank_too() -> None:
     line = INIT.format(node="gamma", pid=900, rank=3, world=4, bus="43")
     attributes = {"job": {**application(""), "node": ""}}

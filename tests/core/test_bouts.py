@@ -68,8 +68,8 @@ def test_a_gpu_that_is_lost_twice_three_weeks_apart_in_one_boot_is_two_incidents
     (second,) = after.values()
     assert (second.class_, second.verdict, second.revision) == ("hardware/gpu_xid_79", "settled", 2)
     assert (first.started_at or "", second.started_at or "") == (
-        "2026-03-04T05:06:07.000000Z",
-        "2026-03-25T05:06:07.000000Z",
+        "2026-03-04T05:06:07.000500Z",
+        "2026-03-25T05:06:07.000500Z",
     )
 
 

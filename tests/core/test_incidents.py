@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from pipeline.core.incidents import MAX_STEPS, rfc3339
+from pipeline.core.incidents import MAX_STEPS
 from pipeline.core.investigation import Investigation
+from pipeline.core.shown_times import rfc3339
 from pipeline.rules import load_rules
 from schemas.records import Entity, Event, Incident
 from tests.strategies import (
@@ -145,13 +146,20 @@ def test_times_are_those_of_the_root_and_of_the_last_step_with_their_errors() ->
     incident = _one(lost_gpu("beta", bound_ns=2 * SECOND), waited(0, "alpha", bound_ns=SECOND))
     assert incident.started_at == "2026-03-04T05:06:07.000000Z"
     assert incident.started_error_ns == 2 * SECOND
-    assert incident.ended_at == "2026-03-04T05:16:07.000000Z"
+    assert incident.ended_at == "2026-03-04T05:16:07.500000Z"
     assert incident.ended_error_ns == SECOND + SECOND // 2
+
+
+def test_a_stamp_of_whole_seconds_is_shown_as_the_middle_of_its_bounds() -> None:
+    incident = _one(lost_gpu("beta"), waited(0, "alpha", bound_ns=20_000_000))
+    step = incident.chain[-1]
+    assert (step.when, step.error_ns) == ("2026-03-04T05:16:07.500000Z", 520_000_000)
+    assert step.lag_ns == 600 * SECOND + SECOND // 2
 
 
 def test_the_stall_started_where_the_line_says_minus_its_own_duration() -> None:
     incident = _one(lost_gpu("beta"), waited(0, "alpha", at_ns=T0 + 601 * SECOND))
-    assert incident.stall_started_at == "2026-03-04T05:06:07.989000Z"
+    assert incident.stall_started_at == "2026-03-04T05:06:08.489000Z"
 
 
 def test_a_root_without_a_time_says_no_time() -> None:

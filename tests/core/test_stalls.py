@@ -281,7 +281,7 @@ def test_a_job_that_was_started_anew_and_trains_tells_nothing_more_until_it_stan
     assert [(i.class_, i.state, i.verdict) for i in fleet.engine.incidents()] == [
         ("software/cuda_oom", "resolved", "settled")
     ]
-    assert fleet.main.ended_at == "2026-03-04T05:11:13.000000Z"
+    assert fleet.main.ended_at == "2026-03-04T05:11:13.500000Z"
     assert said <= 6
     for second in range(691, 900):
         fleet.read(second + 0.5)

@@ -28,6 +28,13 @@ def test_every_view_and_every_column_says_what_it_means() -> None:
     assert [(view.name, c.name) for view in described() for c in view.columns if not c.meaning] == []
 
 
+def test_only_incidents_have_a_root_and_a_last_step() -> None:
+    said = {(v.name, c.meaning) for v in described() for c in v.columns if c.name in ("started_at", "ended_at")}
+
+    of_incidents = {view for view, meaning in said if "the root" in meaning or "the last of it" in meaning}
+    assert of_incidents == {"incident_revisions", "incidents", "incidents_live"}
+
+
 def test_a_view_names_the_queries_that_read_it() -> None:
     (letters,) = [view for view in described() if view.name == "dead_letters"]
 

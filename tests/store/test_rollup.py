@@ -105,6 +105,45 @@ def test_a_reset_ends_an_episode_and_so_does_a_reboot(store: Store) -> None:
     assert rows(store, "SELECT lines, episodes FROM episode_days") == [(4, 3)]
 
 
+NODE = span("c1", "installed", "node", "n1", DAY1)
+T10 = DAY1 + 10 * HOUR
+
+
+def _placed(store: Store, *spans: r.PlacementSpan) -> None:
+    """Who ran on n1, where a rank of the job was heard of at 10:00 and 10:30 and the kernel at 11:00."""
+    heard = [event(1, "n1", "train.step", T10, rank=0), event(2, "n1", "train.step", T10 + HOUR // 2, rank=1)]
+    put_spans(store, [NODE, GPU])
+    fault = event(3, "n1", "gpu.xid", T10 + HOUR, bus=BUS, xid="79")
+    put(store, *(fleet_seed.batch_of("n1", [one], job="job7") for one in (*heard, fault)))
+    put(store, replace(seed.placement(), spans=list(spans)))
+
+
+def _busy_minutes(store: Store) -> list[tuple[Any, ...]]:
+    build(store, "c1", MARCH_1)
+    return rows(store, "SELECT unit, busy_ns / 6e10 FROM exposure_days ORDER BY unit")
+
+
+@pytest.mark.clickhouse
+@pytest.mark.parametrize("start_ns", [0, T10])
+def test_a_rank_whose_end_nobody_told_is_busy_as_long_as_its_job_was_heard_of(store: Store, start_ns: int) -> None:
+    span = r.PlacementSpan(job_id="job7", start_unix_nano=start_ns, rank=0, source="rank0.log:3")
+    _placed(store, span)
+    assert _busy_minutes(store) == [("g1", 30), ("n1", 30)]
+
+
+@pytest.mark.clickhouse
+def test_a_rank_of_which_only_its_death_is_told_was_busy_until_then(store: Store) -> None:
+    _placed(store, r.PlacementSpan(job_id="job7", start_unix_nano=0, end_unix_nano=T10 + HOUR // 4, rank=0))
+    assert _busy_minutes(store) == [("g1", 15), ("n1", 15)]
+
+
+@pytest.mark.clickhouse
+def test_a_job_that_the_scheduler_has_not_ended_is_busy_still(store: Store) -> None:
+    whole = r.PlacementSpan(job_id="job7", start_unix_nano=T10, scheduler="slurm", source="jobs:1")
+    _placed(store, whole, r.PlacementSpan(job_id="job7", start_unix_nano=T10, rank=0, source="rank0.log:3"))
+    assert _busy_minutes(store) == [("g1", 14 * 60), ("n1", 14 * 60)]
+
+
 @pytest.mark.clickhouse
 def test_a_gpu_that_nothing_is_told_of_is_named(store: Store) -> None:
     put_spans(store, [GPU])

@@ -1,0 +1,1 @@
+-- Comments do no harm: nothing is undone.
