@@ -19,7 +19,7 @@ demo: $(VENV)/.demo need-java ## bring everything up, replay a recorded incident
 	@ONCE="$(ONCE)" $(PY) -m pipeline.demo
 
 test: $(VENV)/.dev need-test ## all tests, with the real Kafka, ClickHouse and Chromium
-	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -n 3 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev ## style and common mistakes (ruff)
 	$(PY) -m ruff check .

@@ -68,16 +68,3 @@ def clickhouse_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clic
     server.start()
     yield server
     server.stop()
-
-
-_SLOW = ("slow", "kafka", "clickhouse", "browser", "slurm", "fuse")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first: with several processes none of them is left for the end.
-
-    The order within a file, and of the files otherwise, stays as it is drawn.
-    """
-    slow = {item.path for item in items if any(item.get_closest_marker(name) for name in _SLOW)}
-    items.sort(key=lambda item: item.path not in slow)

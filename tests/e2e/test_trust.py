@@ -26,7 +26,7 @@ from tests.trust.signed import TestKey, batch, clock, write_keys
 pytestmark = [pytest.mark.kafka, pytest.mark.clickhouse, pytest.mark.slow, pytest.mark.timeout(420)]
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
-# Broker and engine are shared with other tests of this process, whose agents do not sign.
+# The broker is shared with other tests of this process, whose agents do not sign.
 OURS = "WHERE reporter IN ('n1', 'n3', 'n4')"
 N1, N2 = TestKey("of-n1", "n1"), TestKey("of-n2", "n2")
 N4 = TestKey("of-n4", "n4", {"valid_until": "2026-01-01T00:00:00Z"})
@@ -87,7 +87,7 @@ def trusted(
     secrets: dict[str, str],
     keys: Path,
 ) -> Iterator[TrustedFleet]:
-    url = f"{mortal_clickhouse.url}/rootrank"
+    url = f"{mortal_clickhouse.url}/trust_{uuid.uuid4().hex[:6]}"
     store = Store(settings_from_url(url))
     migrations.apply(store, migrations.load_migrations())
     store.close()
