@@ -167,7 +167,7 @@ class Delivery:
     def _idle_s(self) -> float:
         """How long to wait for a batch: until progress is due."""
         due_s = self._sent_progress_s + PROGRESS_EVERY_S - time.monotonic()
-        return min(PROGRESS_EVERY_S, max(due_s, _SLICE_S / 10)) if due_s > 0 else _SLICE_S
+        return max(due_s, _SLICE_S / 10) if due_s > 0 else _SLICE_S
 
     def _is_progress_due(self) -> bool:
         return time.monotonic() - self._sent_progress_s >= PROGRESS_EVERY_S

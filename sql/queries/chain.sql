@@ -13,8 +13,7 @@ WITH
             WHERE incident_id = {incident:String} AND ({run:String} = '' OR run = {run:String})
                 AND ({run_id:String} = '' OR run_id = {run_id:String})
         ) AS held
-        LEFT JOIN (SELECT run, run_id, max(reported_at) AS heard_at FROM progress GROUP BY run, run_id) AS told
-            USING (run, run_id)
+        LEFT JOIN runs_heard USING (run, run_id)
     ) AS newest
 SELECT
     step, role, event, place, at, error_ns, round(lag_ns / 1e9, 3) AS lag_s, count, ranks,

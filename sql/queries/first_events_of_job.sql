@@ -15,8 +15,7 @@ WITH
             FROM event_jobs
             WHERE (job_id = {job:String} OR job_key = {job:String}) AND run != 'live'
         ) AS held
-        LEFT JOIN (SELECT run, run_id, max(reported_at) AS heard_at FROM progress GROUP BY run, run_id) AS told
-            USING (run, run_id)
+        LEFT JOIN runs_heard USING (run, run_id)
         GROUP BY run
     )
 SELECT

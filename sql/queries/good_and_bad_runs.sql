@@ -22,7 +22,8 @@ WITH
     runs AS
     (
         SELECT
-            attempt_of = {bad:String} AS is_bad, run_id, cluster, node, minIf(since, toYear(since) > 1970) AS began_at, max(until) AS over_at
+            attempt_of = {bad:String} AS is_bad, run_id, cluster, node,
+            minIf(since, toYear(since) > 1970) AS began_at, max(until) AS over_at
         FROM told
         WHERE attempt_of IN ({good:String}, {bad:String})
         GROUP BY is_bad, run_id, cluster, node

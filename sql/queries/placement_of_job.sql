@@ -7,8 +7,7 @@ WITH newest AS
 (
     SELECT run, argMax(run_id, (heard_at, run_id)) AS run_id
     FROM (SELECT DISTINCT run, run_id FROM placement WHERE job_id = {job:String} AND run != 'live') AS held
-    LEFT JOIN (SELECT run, run_id, max(reported_at) AS heard_at FROM progress GROUP BY run, run_id) AS told
-        USING (run, run_id)
+    LEFT JOIN runs_heard USING (run, run_id)
     GROUP BY run
 )
 SELECT

@@ -9,8 +9,7 @@ WITH
     (
         SELECT run, argMax(run_id, (heard_at, run_id)) AS run_id
         FROM (SELECT DISTINCT run, run_id FROM events WHERE name = 'gpu.xid' AND run != 'live') AS held
-        LEFT JOIN (SELECT run, run_id, max(reported_at) AS heard_at FROM progress GROUP BY run, run_id) AS told
-            USING (run, run_id)
+        LEFT JOIN runs_heard USING (run, run_id)
         GROUP BY run
     )
 SELECT
